@@ -31,7 +31,7 @@ extern "C" {
 #define PLEXUS_NET_HANDLE_BYTES 128u
 /* Largest number of buffers in one grouped receive. */
 #define PLEXUS_NET_RECVS_MAX 8u
-/* Largest number of pieces of a message. */
+/* Largest number of pieces, or of sources, of a message. */
 #define PLEXUS_NET_PIECES_MAX 4u
 /* Largest meaningful `message_bytes_max`: 2^40. */
 #define PLEXUS_NET_MESSAGE_BYTES_MAX (UINT64_C(1) << 40)
@@ -130,6 +130,13 @@ typedef struct plexus_net_piece {
   void* data;
   uint64_t size_bytes; /* 0 is legal */
 } plexus_net_piece_t;
+
+/* A part of a message that is sent, in registered memory. */
+typedef struct plexus_net_source {
+  const void* data;
+  uint64_t size_bytes;         /* 0 is legal */
+  plexus_net_memory_t* memory; /* of register_send */
+} plexus_net_source_t;
 
 typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
   uint32_t struct_size;         /* sizeof(plexus_net_ops_t), as the plugin was compiled */
@@ -252,6 +259,18 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
                           const plexus_net_piece_t* pieces,
                           int32_t tag,
                           plexus_net_request_t** request);
+
+  /* Since 1.6, optional. Like isend, for a message whose bytes lie in `count` (1 ..
+   * PLEXUS_NET_PIECES_MAX) consecutive sources, each in memory that was registered for sending over
+   * this connection: the host thus sends its own header and its user's registered memory without a
+   * copy. `sources` is borrowed for the call. The receiver sees one message like any other. Where
+   * the table has this entry, deregister() of memory that no request uses may be called by one
+   * thread while another one uses the connection. */
+  int32_t (*isend_gathered)(plexus_net_send_t* send,
+                            uint32_t count,
+                            const plexus_net_source_t* sources,
+                            int32_t tag,
+                            plexus_net_request_t** request);
 } plexus_net_ops_t;
 
 #ifdef __cplusplus

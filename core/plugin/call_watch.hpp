@@ -31,7 +31,8 @@ struct PluginCall {
 };
 
 /// The data path of one context of a plugin: the function in which its calls are. Threads: calls by
-/// one at a time, the rest by any.
+/// one at a time, but for ends of registrations, which may hide the mark of another call; the rest
+/// by any.
 class DataPath {
  public:
   /// `plugin` must outlive it.

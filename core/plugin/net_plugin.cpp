@@ -447,6 +447,10 @@ bool NetContext::takes_pieces(uint32_t device) const {
          properties(device).takes_pieces;
 }
 
+bool NetContext::gathers() const noexcept {
+  return state_->plugin->ops().isend_gathered != nullptr;
+}
+
 Result<NetProgress> NetRecv::try_accept() {
   const int32_t code =
       call_plugin(*context_, "accept", peer_, [&] { return ops_->accept(listen_, &raw_); });

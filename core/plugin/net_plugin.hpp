@@ -48,6 +48,7 @@ using NetLog = std::function<void(NetLogLevel, std::string_view)>;
 using NetHandle = plexus_net_handle_t;
 using NetBuffer = plexus_net_buffer_t;
 using NetPiece = plexus_net_piece_t;
+using NetSource = plexus_net_source_t;
 using NetRequest = plexus_net_request_t;
 
 /// Selects the ABI of a library.
@@ -137,6 +138,8 @@ class NetContext {
   [[nodiscard]] const NetProperties& properties(uint32_t device) const;
   /// Whether its connections accept messages made of pieces of unregistered memory.
   [[nodiscard]] bool takes_pieces(uint32_t device) const;
+  /// Whether its connections send messages from several places in registered memory.
+  [[nodiscard]] bool gathers() const noexcept;
 
   /// Whether the plugin has asked for the setting `name`, and so takes it into account.
   [[nodiscard]] bool has_read(std::string_view name) const;
@@ -275,6 +278,16 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
     return net_detail::call_entry(*context_, *path_, "isend_pieces", [&] {
       return ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
+    });
+  }
+  /// Only where NetContext::gathers().
+  [[nodiscard]] NetStatus isend_gathered(std::span<const NetSource> sources,
+                                         int32_t tag,
+                                         NetRequest** request) noexcept {
+    *request = nullptr;
+    return net_detail::call_entry(*context_, *path_, "isend_gathered", [&] {
+      return ops_->isend_gathered(raw_, static_cast<uint32_t>(sources.size()), sources.data(), tag,
+                                  request);
     });
   }
   /// kAgain: not done. Any other status: the request is freed.

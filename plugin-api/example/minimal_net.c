@@ -161,7 +161,7 @@ static const plexus_net_ops_t kOps = {
     sizeof(plexus_net_ops_t), 0, init, finalize, device_count, properties, open_listen, open_send,
     open_recv, register_send, register_recv, deregister, isend, irecv, NULL /* flush */, test,
     close_send, close_recv, close_listen, NULL /* net_path */, NULL /* isend_pieces */,
-    NULL /* irecv_pieces */};
+    NULL /* irecv_pieces */, NULL /* isend_gathered */};
 static const plexus_plugin_t kPlugin = {
     PLEXUS_PLUGIN_MAGIC, sizeof(plexus_plugin_t), PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR,
     PLEXUS_KIND_NET, 0, "minimal", "1.0", &kOps, NULL /* tuner */};

@@ -187,8 +187,20 @@ int32_t isend(plexus_net_send_t* send,
               int32_t tag,
               plexus_net_memory_t* memory,
               plexus_net_request_t** request) {
-  return guard(send->context->log,
-               [&] { return send->connection->isend(data, size_bytes, tag, memory, request); });
+  const plexus_net_source_t source = {data, size_bytes, memory};
+  return guard(send->context->log, [&] {
+    return send->connection->isend({&source, 1}, tag, request);
+  });
+}
+
+int32_t isend_gathered(plexus_net_send_t* send,
+                       uint32_t count,
+                       const plexus_net_source_t* sources,
+                       int32_t tag,
+                       plexus_net_request_t** request) {
+  return guard(send->context->log, [&] {
+    return send->connection->isend({sources, count}, tag, request);
+  });
 }
 
 int32_t irecv(plexus_net_recv_t* recv,
@@ -256,6 +268,7 @@ constexpr plexus_net_ops_t kOps = {
     .net_path = net_path,
     .isend_pieces = nullptr,
     .irecv_pieces = nullptr,
+    .isend_gathered = isend_gathered,
 };
 
 constexpr plexus_plugin_t kPlugin = {

@@ -127,7 +127,8 @@ Result<Rail::Queue> Rail::make_queue(ibv_cq& cq, Depth depth, uint32_t inline_by
   attributes.send_cq = &cq;
   attributes.recv_cq = &cq;
   attributes.qp_type = IBV_QPT_RC;
-  attributes.cap = {depth.sends, depth.arrivals, 1, depth.arrivals == 0 ? 0U : 1U, inline_bytes};
+  attributes.cap = {depth.sends, depth.arrivals, PLEXUS_NET_PIECES_MAX,
+                    depth.arrivals == 0 ? 0U : 1U, inline_bytes};
   queue.qp.reset(verbs().create_qp(port().card->pd(), &attributes));
   if (queue.qp == nullptr && errno == EINVAL && inline_bytes > 0) {
     return make_queue(cq, depth, inline_bytes / 2);  // some cards take less

@@ -14,6 +14,13 @@ using Kind = plexus_net_request::Kind;
 /// Writes besides the data: a long message's size, and an immediate of its own.
 constexpr uint32_t kExtraWrites = 2;
 
+bool is_in_host_memory(const SendRequest& request) noexcept {
+  return std::all_of(request.sources.begin(), request.sources.begin() + request.sources_count,
+                     [](const plexus_net_source_t& source) {
+                       return source.size_bytes == 0 || source.memory->kind == PLEXUS_MEMORY_HOST;
+                     });
+}
+
 }  // namespace
 
 uint64_t message_bytes_max(const Device& device) {
@@ -44,28 +51,34 @@ SendConnection::~SendConnection() {
   say_bye();
 }
 
-int32_t SendConnection::isend(const void* data,
-                              uint64_t size_bytes,
+int32_t SendConnection::isend(std::span<const plexus_net_source_t> sources,
                               int32_t tag,
-                              const plexus_net_memory_t* memory,
                               plexus_net_request_t** request) {
   const Turn turn(*this);
   if (is_broken()) {
     return report_failure();
   }
-  if (size_bytes > 0 && memory == nullptr) {
-    log().error("net-ib: isend needs registered memory");
+  if (sources.empty() || sources.size() > PLEXUS_NET_PIECES_MAX) {
+    log().error("net-ib: a message that is sent has 1..4 sources");
     return PLEXUS_INVALID_ARGUMENT;
+  }
+  uint64_t size_bytes = 0;
+  for (const plexus_net_source_t& source : sources) {
+    size_bytes += source.size_bytes;
+    if (source.size_bytes > 0 && source.memory == nullptr) {
+      log().error("net-ib: isend needs registered memory");
+      return PLEXUS_INVALID_ARGUMENT;
+    }
   }
   if (free_.is_empty()) {
     progress();
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
   }
   SendRequest& fresh = free_.pop();
-  fresh.data = static_cast<const std::byte*>(data);
+  std::copy(sources.begin(), sources.end(), fresh.sources.begin());
+  fresh.sources_count = static_cast<uint32_t>(sources.size());
   fresh.size_bytes = size_bytes;
   fresh.tag = tag;
-  fresh.memory = memory;
   fresh.is_used = true;
   fresh.is_matched = false;
   take_posted();
@@ -271,21 +284,42 @@ bool SendConnection::post_part(SendRequest& request, uint32_t index) {
   return !is_broken();
 }
 
+uint32_t SendConnection::gather(const SendRequest& request,
+                                uint64_t begin,
+                                uint64_t size_bytes,
+                                uint32_t rail_index) {
+  const uint32_t first = pieces_count_;
+  for (uint32_t i = 0; i < request.sources_count && size_bytes > 0; ++i) {
+    const plexus_net_source_t& source = request.sources[i];
+    if (begin >= source.size_bytes) {
+      begin -= source.size_bytes;
+      continue;
+    }
+    const uint64_t bytes = std::min(source.size_bytes - begin, size_bytes);
+    pieces_[pieces_count_++] = {reinterpret_cast<uintptr_t>(source.data) + begin,
+                                static_cast<uint32_t>(bytes),
+                                source.memory->rails[rail_index].region->lkey};
+    size_bytes -= bytes;
+    begin = 0;
+  }
+  return pieces_count_ - first;
+}
+
 uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uint32_t rail_index) {
   const Rail& rail = this->rail(rail_index);
   const Part part = cut_part(request.size_bytes, request.parts, index);
   const PostedBuffer& target = request.target;
   const bool is_long = request.parts > 1 || request.size_bytes > kShortBytesMax;
   uint32_t count = 0;
-  const auto add = [&](ibv_wr_opcode opcode, const LocalPlace& from, const RemotePlace& to) {
-    pieces_[count] = {reinterpret_cast<uintptr_t>(from.data),
-                      static_cast<uint32_t>(from.size_bytes), from.lkey};
+  pieces_count_ = 0;
+  // Of the last `pieces` of pieces_.
+  const auto add = [&](uint32_t pieces, const RemotePlace& to) {
     ibv_send_wr& work = work_[count];
     work.wr_id = WorkId{WorkKind::kData, request.number, index}.pack();
     work.next = nullptr;
-    work.sg_list = &pieces_[count];
-    work.num_sge = from.size_bytes > 0 ? 1 : 0;
-    work.opcode = opcode;
+    work.sg_list = &pieces_[pieces_count_ - pieces];
+    work.num_sge = static_cast<int>(pieces);
+    work.opcode = IBV_WR_RDMA_WRITE;
     work.send_flags = 0;
     work.wr.rdma = {to.address, to.rkey};
     if (count > 0) {
@@ -299,24 +333,24 @@ uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uin
     const uint64_t there =
         peer_area() + offsetof(Area, sizes) +
         (target.request * PLEXUS_NET_RECVS_MAX + request.target_buffer) * sizeof(uint64_t);
-    add(IBV_WR_RDMA_WRITE, {&size, sizeof size, rail.area_lkey()}, {there, rail.peer().area_rkey});
+    pieces_[pieces_count_++] = {reinterpret_cast<uintptr_t>(&size), sizeof size, rail.area_lkey()};
+    add(1, {there, rail.peer().area_rkey});
   }
   const bool is_apart = announces_apart(part.size_bytes);
-  const uint32_t lkey = part.size_bytes > 0 ? request.memory->rails[rail_index].region->lkey : 0;
   for (uint64_t done = 0; done < part.size_bytes;) {
     const uint64_t bytes = std::min(part.size_bytes - done, chunk_bytes_);
-    add(IBV_WR_RDMA_WRITE, {request.data + part.begin + done, bytes, lkey},
+    add(gather(request, part.begin + done, bytes, rail_index),
         {target.address + part.begin + done, target.rkeys[rail_index]});
     done += bytes;
   }
   if (part.size_bytes == 0 || is_apart) {
-    add(IBV_WR_RDMA_WRITE, {}, {peer_area(), rail.peer().area_rkey});
+    add(0, {peer_area(), rail.peer().area_rkey});
   }
   ibv_send_wr& last = work_[count - 1];
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.send_flags = IBV_SEND_SIGNALED;
   const bool is_inline = count == 1 && part.size_bytes <= rail.inline_bytes_max() &&
-                         part.size_bytes > 0 && request.memory->kind == PLEXUS_MEMORY_HOST;
+                         part.size_bytes > 0 && is_in_host_memory(request);
   last.send_flags |= flag_if(is_inline, IBV_SEND_INLINE);
   const Immediate immediate = {.request = target.request,
                                .buffer = request.target_buffer,

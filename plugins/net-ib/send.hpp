@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "plugins/net-ib/connection.hpp"
 #include "plugins/support/pointer_queue.hpp"
@@ -31,11 +32,11 @@ struct SendRequest : plexus_net_request {
     uint16_t places = 0;  // posted: in the send queue
   };
   SendConnection* connection = nullptr;
-  uint32_t number = 0;  // its index
-  const std::byte* data = nullptr;
+  uint32_t number = 0;                                               // its index
+  std::array<plexus_net_source_t, PLEXUS_NET_PIECES_MAX> sources{};  // one behind the other
+  uint32_t sources_count = 0;
   uint64_t size_bytes = 0;
   int32_t tag = 0;
-  const plexus_net_memory_t* memory = nullptr;
   bool is_used = false;
   bool is_matched = false;
   PostedBuffer target{};  // matched
@@ -54,10 +55,8 @@ class SendConnection final : public Connection {
   ~SendConnection() override;
 
   /// Returns a PLEXUS_* code, as plexus_net.h specifies; so does test().
-  [[nodiscard]] int32_t isend(const void* data,
-                              uint64_t size_bytes,
+  [[nodiscard]] int32_t isend(std::span<const plexus_net_source_t> sources,
                               int32_t tag,
-                              const plexus_net_memory_t* memory,
                               plexus_net_request_t** request);
   [[nodiscard]] int32_t test(SendRequest& request, uint64_t* sizes_bytes);
 
@@ -94,6 +93,8 @@ class SendConnection final : public Connection {
   [[nodiscard]] uint32_t lanes() const noexcept;
   /// Builds the writes of a part in work_; returns their number.
   [[nodiscard]] uint32_t lay_out(const SendRequest& request, uint32_t index, uint32_t rail);
+  /// Adds to pieces_ what of the message lies in [begin, begin + size); returns how many.
+  uint32_t gather(const SendRequest& request, uint64_t begin, uint64_t size_bytes, uint32_t rail);
   [[nodiscard]] uint32_t count_places(const SendRequest& request, const Part& part) const noexcept;
   [[nodiscard]] bool announces_apart(uint64_t size_bytes) const noexcept;
   void finish_part(SendRequest& request, uint32_t index);
@@ -111,7 +112,9 @@ class SendConnection final : public Connection {
   plugin::PointerQueue<SendRequest, kSendRequests> unmatched_;
   plugin::PointerQueue<SendRequest, kSendRequests> unposted_;  // matched, with waiting parts
   std::array<ibv_send_wr, kSendDepth> work_{};
-  std::array<ibv_sge, kSendDepth> pieces_{};
+  // Of all writes of a part; each boundary between two sources makes one more.
+  std::array<ibv_sge, kSendDepth + PLEXUS_NET_PIECES_MAX - 1> pieces_{};
+  uint32_t pieces_count_ = 0;
 };
 
 }  // namespace plexus::net_ib

@@ -271,6 +271,7 @@ constexpr plexus_net_ops_t kOps = {
     .net_path = net_path,
     .isend_pieces = nullptr,
     .irecv_pieces = nullptr,
+    .isend_gathered = nullptr,
 };
 
 constexpr plexus_plugin_t kPlugin = {

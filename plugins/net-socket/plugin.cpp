@@ -270,6 +270,7 @@ constexpr plexus_net_ops_t kOps = {
     .net_path = nullptr,  // TCP has no information about fabrics
     .isend_pieces = isend_pieces,
     .irecv_pieces = irecv_pieces,
+    .isend_gathered = nullptr,  // pieces need no registration
 };
 
 constexpr plexus_plugin_t kPlugin = {

@@ -44,6 +44,7 @@ plexus_log_sink_t* sink = nullptr;
 std::atomic<int> count{0};
 plexus_net_context_t* shared_context = nullptr;
 std::atomic<void*> last_data{nullptr};
+std::atomic<bool> is_sending{false};
 
 /// Faults of plugins that support dma-bufs, which the wrapper then claims for memory that it maps.
 bool is_with_dmabuf() {
@@ -326,6 +327,11 @@ int32_t isend(plexus_net_send_t* send,
   if (is_mutant("isend_sleeps")) {
     sleep_ms(20);
   }
+  if (is_mutant("deregister_alone")) {
+    is_sending = true;
+    sleep_ms(1);
+    is_sending = false;
+  }
   const bool is_early_long =
       is_mutant("isend_spoils_early") && size_bytes > 200000 && last_data == nullptr;
   if ((is_mutant("isend_corrupts") && size_bytes > 100) || is_early_long) {
@@ -437,6 +443,33 @@ int32_t irecv_pieces(plexus_net_recv_t* recv,
       recv, pieces_count, is_mutant("pieces_reversed") ? reversed.data() : pieces, tag, request);
 }
 
+int32_t isend_gathered(plexus_net_send_t* send,
+                       uint32_t sources_count,
+                       const plexus_net_source_t* sources,
+                       int32_t tag,
+                       plexus_net_request_t** request) {
+  std::array<plexus_net_source_t, PLEXUS_NET_PIECES_MAX> changed{};
+  std::copy_n(sources, sources_count, changed.begin());
+  if (is_mutant("gathered_reversed")) {
+    std::reverse(changed.begin(), changed.begin() + sources_count);
+  }
+  if (is_mutant("gathered_short")) {
+    sources_count = 1;
+  }
+  if (is_mutant("gathered_spoils") && changed[1].size_bytes > 0) {
+    *static_cast<char*>(const_cast<void*>(  // NOLINT(*-pro-type-const-cast): the fault
+        changed[1].data)) = 1;
+  }
+  return inner().isend_gathered(send, sources_count, changed.data(), tag, request);
+}
+
+int32_t deregister(plexus_net_memory_t* memory) {
+  if (is_mutant("deregister_alone") && is_sending) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+  return inner().deregister(memory);
+}
+
 int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
   if (request == flush_request()) {
     return test_flush();
@@ -524,7 +557,13 @@ plexus_net_ops_t make_ops() {
   ops.register_recv = register_recv;
   ops.isend = isend;
   ops.irecv = irecv;
-  ops.irecv_pieces = is_mutant("pieces_half") ? nullptr : irecv_pieces;
+  if (ops.isend_pieces != nullptr) {
+    ops.irecv_pieces = is_mutant("pieces_half") ? nullptr : irecv_pieces;
+  }
+  if (ops.isend_gathered != nullptr) {
+    ops.isend_gathered = isend_gathered;
+  }
+  ops.deregister = deregister;
   ops.test = test;
   ops.flush = is_with_dmabuf() && !is_mutant("dmabuf_no_flush") ? flush : nullptr;
   ops.close_send = close_send;

@@ -91,6 +91,12 @@ DMABUF = {  # of a plugin that supports dma-bufs; the mutant dmabuf_right has no
     "dmabuf_flush_clears": "dmabuf.flush",
     "dmabuf_flush_never": "dmabuf.flush",
 }
+GATHERING = {  # of a plugin that gathers registered memory
+    "gathered_reversed": "pieces.gathered",
+    "gathered_short": "pieces.gathered",
+    "gathered_spoils": "pieces.gathered",
+    "deregister_alone": "register.threads",
+}
 TUNER = {  # a number: the ABI version to test; 6 without one
     "init_refuses_large": "tuner.any",
     "init_leaks_descriptor": "tuner.many",
@@ -171,9 +177,9 @@ for name in os.environ.get("PLEXUS_TEST_MUTANTS_EXCEPT", "").split():
     del NET[name]
 
 
-def check(library, only, mutant=None):
+def check(library, only, mutant=None, inner=INNER):
     """(exit code, {id: (verdict, detail)}); a failure of any grade counts."""
-    environment = {**os.environ, "PLEXUS_MUTANT_OF": INNER, "PLEXUS_MUTANT_OF_COLLNET": AGGREGATOR}
+    environment = {**os.environ, "PLEXUS_MUTANT_OF": inner, "PLEXUS_MUTANT_OF_COLLNET": AGGREGATOR}
     environment.pop("PLEXUS_MUTANT", None)
     if mutant:
         environment["PLEXUS_MUTANT"] = mutant
@@ -185,7 +191,7 @@ def check(library, only, mutant=None):
 
 
 class Mutants:
-    def expect_killed(self, killed_by, library, newest=0):
+    def expect_killed(self, killed_by, library, newest=0, inner=INNER):
         """`library`: of a mutant's ABI version."""
         survivors = []
         # Most of the time is waiting: for what a mutant never does, to the check's deadline.
@@ -193,7 +199,7 @@ class Mutants:
             runs = {}
             for mutant, only in killed_by.items():
                 name, _, version = mutant.partition(" ")
-                runs[mutant] = pool.submit(check, library(version or newest), only, name)
+                runs[mutant] = pool.submit(check, library(version or newest), only, name, inner)
             for mutant, run in runs.items():
                 code, verdicts = run.result()
                 verdict, detail = verdicts[killed_by[mutant]]
@@ -222,6 +228,13 @@ class Net(Mutants, unittest.TestCase):
         code, verdicts = check(library, "dmabuf.flush", "dmabuf_refused")
         self.assertEqual((code, verdicts["dmabuf.flush"]), (
             0, ("skip", "the plugin cannot register a dma-buf of host memory: mutant: not of a GPU")))
+
+
+    def test_every_mutant_that_gathers_is_killed(self):
+        inner = INNER if "PLEXUS_TEST_MUTANT_OF" in os.environ else os.path.join(EXAMPLES, "libplexus-net-gathering.so")
+        code, verdicts = check("libplexus-net-mutant.so", ",".join(sorted(set(GATHERING.values()))), inner=inner)
+        self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
+        self.expect_killed(GATHERING, lambda _: "libplexus-net-mutant.so", inner=inner)
 
 
 class Others(Mutants, unittest.TestCase):

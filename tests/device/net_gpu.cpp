@@ -330,6 +330,7 @@ plexus_net_ops_t make_ops() {
   ops.close_recv = close_recv;
   ops.isend_pieces = nullptr;
   ops.irecv_pieces = nullptr;
+  ops.isend_gathered = nullptr;
   return ops;
 }
 

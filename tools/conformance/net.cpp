@@ -139,6 +139,16 @@ int32_t Send::isend_pieces(std::span<const plexus_net_piece_t> pieces,
   });
 }
 
+int32_t Send::isend_gathered(std::span<const plexus_net_source_t> sources,
+                             int32_t tag,
+                             plexus_net_request_t** request) {
+  *request = nullptr;
+  return monitor().call(Place::kIsend, [&] {
+    return net_->ops().isend_gathered(raw_, static_cast<uint32_t>(sources.size()), sources.data(),
+                                      tag, request);
+  });
+}
+
 int32_t Send::test(plexus_net_request_t* request, uint64_t* size_bytes) {
   const int32_t code =
       monitor().call(Place::kTest, [&] { return net_->ops().test(request, size_bytes); });

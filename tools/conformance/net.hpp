@@ -75,6 +75,10 @@ class Send : public Owned<plexus_net_send_t, &plexus_net_ops::close_send, Place:
   int32_t isend_pieces(std::span<const plexus_net_piece_t> pieces,
                        int32_t tag,
                        plexus_net_request_t** request);
+  /// Only if the table has it.
+  int32_t isend_gathered(std::span<const plexus_net_source_t> sources,
+                         int32_t tag,
+                         plexus_net_request_t** request);
   int32_t test(plexus_net_request_t* request, uint64_t* size_bytes);
   [[nodiscard]] Result<plexus_net_memory_t*> register_memory(const void* data, uint64_t size_bytes);
 

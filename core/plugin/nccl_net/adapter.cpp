@@ -451,7 +451,8 @@ plexus_net_ops_t make_ops(const Net& net) {
           .close_listen = close_listen,
           .net_path = net.has_net_path() ? net_path : nullptr,
           .isend_pieces = nullptr,
-          .irecv_pieces = nullptr};
+          .irecv_pieces = nullptr,
+          .isend_gathered = nullptr};
 }
 
 /// A printable, non-empty name for messages.

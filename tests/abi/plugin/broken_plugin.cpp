@@ -117,6 +117,10 @@ int32_t irecv_pieces(
     plexus_net_recv_t*, uint32_t, const plexus_net_piece_t*, int32_t, plexus_net_request_t**) {
   return fail(PLEXUS_AGAIN);
 }
+int32_t isend_gathered(
+    plexus_net_send_t*, uint32_t, const plexus_net_source_t*, int32_t, plexus_net_request_t**) {
+  return fail(PLEXUS_AGAIN);
+}
 
 constexpr uint32_t kTableBytes = PLEXUS_BROKEN == SHORT_TABLE ? 64 : sizeof(plexus_net_ops_t);
 constexpr uint32_t kMajor = PLEXUS_BROKEN == WRONG_MAJOR ? PLEXUS_ABI_MAJOR + 1 : PLEXUS_ABI_MAJOR;
@@ -125,7 +129,7 @@ constexpr plexus_net_ops_t kOps = {
     kTableBytes,  0,       init,         finalize,      device_count,  properties,
     listen,       connect, accept,       register_send, register_recv, deregister,
     isend,        irecv,   flush,        test,          close_send,    close_recv,
-    close_listen, nullptr, isend_pieces, irecv_pieces};
+    close_listen, nullptr, isend_pieces, irecv_pieces,  isend_gathered};
 constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
                                      sizeof(plexus_plugin_t),
                                      kMajor,

@@ -90,7 +90,7 @@ OFFSET(plexus_net_buffer_t, memory, 16);
 OFFSET(plexus_net_buffer_t, tag, 24);
 OFFSET(plexus_net_buffer_t, flags, 28);
 
-SIZE(plexus_net_ops_t, 168);
+SIZE(plexus_net_ops_t, 176);
 OFFSET(plexus_net_ops_t, init, 8);
 OFFSET(plexus_net_ops_t, finalize, 16);
 OFFSET(plexus_net_ops_t, device_count, 24);
@@ -111,7 +111,11 @@ OFFSET(plexus_net_ops_t, close_listen, 136);
 OFFSET(plexus_net_ops_t, net_path, 144);
 OFFSET(plexus_net_ops_t, isend_pieces, 152);
 OFFSET(plexus_net_ops_t, irecv_pieces, 160);
+OFFSET(plexus_net_ops_t, isend_gathered, 168);
 SIZE(plexus_net_piece_t, 16);
+SIZE(plexus_net_source_t, 24);
+OFFSET(plexus_net_source_t, size_bytes, 8);
+OFFSET(plexus_net_source_t, memory, 16);
 
 SIZE(plexus_collnet_config_t, 40);
 OFFSET(plexus_collnet_config_t, setting, 32);

@@ -54,7 +54,7 @@ TEST(PluginAbi, ThrowingQueryIsRefused) {
 }
 TEST(PluginAbi, PluginThatRefusesTheHostIsRefused) {
   EXPECT_THAT(load_error("refusing-host"),
-              HasSubstr("does not support this host (plugin ABI 1.5)"));
+              HasSubstr("does not support this host (plugin ABI 1.6)"));
 }
 TEST(PluginAbi, ThrowingInitIsAnErrorWithItsText) {
   EXPECT_THAT(context_error("throwing-init"),
@@ -82,6 +82,9 @@ TEST(PluginAbi, AnExceptionOfTheDataPathIsAnErrorThatNamesPluginAndEntry) {
     EXPECT_THAT(send.explain("", send.isend(bytes, 0, nullptr, &request)).message(), name("isend"));
     EXPECT_THAT(send.explain("", send.isend_pieces({&piece, 1}, 0, &request)).message(),
                 name("isend_pieces"));
+    const NetSource source{bytes.data(), bytes.size(), nullptr};
+    EXPECT_THAT(send.explain("", send.isend_gathered({&source, 1}, 0, &request)).message(),
+                name("isend_gathered"));
     EXPECT_THAT(send.explain("", send.test(nullptr, nullptr)).message(), name("test"));
     EXPECT_THAT(recv.explain("", recv.irecv({&buffer, 1}, &request)).message(), name("irecv"));
     EXPECT_THAT(recv.explain("", recv.irecv_pieces({&piece, 1}, 0, &request)).message(),

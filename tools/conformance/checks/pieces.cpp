@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages in pieces (since 1.4, optional): they behave like any message, however each end divides
-// them.
+// Messages in pieces (since 1.4, optional) and from several registered places (since 1.6,
+// optional): they behave like any message, however each end divides them.
 #include <array>
 
 #include "tools/conformance/check.hpp"
@@ -86,6 +86,66 @@ Result<void> cut_anywhere(Pair& pair) {
   return deliver(pair, {.size_bytes = 1000});  // ordinary messages still work
 }
 
+/// A message that lies in three registered places, the second of which is in the midst of its
+/// registration, and comes into one buffer with 100 bytes more capacity.
+Result<void> gather(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_t middle_bytes) {
+  constexpr size_t kOffset = 13;
+  const Bytes message = make_message(size_bytes, size_bytes + head_bytes);
+  const std::array<uint64_t, 3> sizes = {head_bytes, middle_bytes,
+                                         size_bytes - head_bytes - middle_bytes};
+  std::array<Bytes, 3> places;
+  std::array<plexus_net_source_t, 3> sources{};
+  auto next = message.begin();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    places[i].resize(sizes[i] + 2 * kOffset);
+    std::copy_n(next, sizes[i], places[i].begin() + kOffset);
+    next += static_cast<std::ptrdiff_t>(sizes[i]);
+    PLEXUS_TRY(memory, pair.send.register_memory(places[i].data(), places[i].size()));
+    sources[i] = {places[i].data() + kOffset, sizes[i], memory};
+  }
+  const std::array<Bytes, 3> before = places;
+  Room room(size_bytes + 100);
+  Traffic traffic(*pair.send.net().stand);
+  PLEXUS_TRY(transfer, traffic.recv(pair.recv, room, 1));
+  plexus_net_request_t* sent = nullptr;
+  uint64_t size_said = 0;
+  bool is_sent = false;
+  PLEXUS_TRY(pair.send.net().stand->wait_until("a gathered message", [&]() -> Result<bool> {
+    if (sent == nullptr) {
+      pair.send.isend_gathered(sources, 1, &sent);
+    } else if (!is_sent) {
+      is_sent = pair.send.test(sent, &size_said) == PLEXUS_OK;
+    }
+    PLEXUS_TRY(is_received, traffic.step());
+    return is_sent && is_received;
+  }));
+  for (const plexus_net_source_t& source : sources) {
+    deregister(pair.send.net(), source.memory);
+  }
+  PLEXUS_TRY(expect(size_said == size_bytes && transfer->sizes_bytes.front() == size_bytes,
+                    "test reports {} bytes sent and {} received of {}", size_said,
+                    transfer->sizes_bytes.front(), size_bytes));
+  PLEXUS_TRY(expect(places == before, "it changes what it sends"));
+  return room.expect_message(message);
+}
+
+Result<void> gathered(Pair& pair) {
+  if (pair.send.net().ops().isend_gathered == nullptr) {
+    return skip("the plugin does not gather registered memory");
+  }
+  for (const uint64_t size : {uint64_t{1}, uint64_t{64}, uint64_t{20'000}, uint64_t{300'001}}) {
+    for (const uint64_t head : {uint64_t{0}, size / 2, size}) {
+      for (const uint64_t middle : {uint64_t{0}, (size - head) / 3, size - head}) {
+        if (auto carried = gather(pair, size, head, middle); carried.has_error()) {
+          return std::move(carried).error().with_context(
+              fmt::format("{} bytes, sent as {}, {} and the rest", size, head, middle));
+        }
+      }
+    }
+  }
+  return deliver(pair, {.size_bytes = 1000});  // ordinary messages still work
+}
+
 constexpr const char* kRule = "plexus_net.h isend_pieces: one message like any other";
 constexpr std::array kChecks = {
     Check{"pieces.entries", "has both entries or none",
@@ -93,6 +153,8 @@ constexpr std::array kChecks = {
           on_context<both_or_none>},
     Check{"pieces.cuts", "carries messages however each end cuts them", kRule,
           on_pair<cut_anywhere>},
+    Check{"pieces.gathered", "sends from several places in registered memory",
+          "plexus_net.h isend_gathered: like isend, of consecutive sources", on_pair<gathered>},
 };
 
 }  // namespace

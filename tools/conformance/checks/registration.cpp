@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // register_send, register_recv, deregister.
 #include <array>
+#include <atomic>
 #include <deque>
 #include <sys/mman.h>
+#include <thread>
+#include <vector>
 
 #include "tools/conformance/check.hpp"
 #include "tools/conformance/traffic.hpp"
@@ -81,6 +84,39 @@ Result<void> many_regions(Pair& pair) {
     all.pop_back();
   }
   return deliver(pair, {.size_bytes = 1000});
+}
+
+/// The host ends registrations when its user does, in another thread than that of the messages.
+Result<void> deregister_in_a_thread(Pair& pair) {
+  if (pair.send.net().ops().isend_gathered == nullptr) {
+    return skip("the plugin does not gather registered memory");
+  }
+  constexpr size_t kRegions = 50;
+  std::deque<Bytes> data;
+  std::vector<plexus_net_memory_t*> all;
+  for (size_t i = 0; i < kRegions; ++i) {
+    data.emplace_back(4096);
+    PLEXUS_TRY(memory, pair.send.register_memory(data.back().data(), data.back().size()));
+    all.push_back(memory);
+  }
+  std::atomic<size_t> begun{0};  // messages
+  std::thread ends([&] {
+    for (size_t i = 0; i < all.size(); ++i) {
+      while (begun <= i) {
+        std::this_thread::yield();
+      }
+      deregister(pair.send.net(), all[i]);
+    }
+  });
+  Result<void> delivered = ok();
+  for (size_t i = 0; i < kRegions; ++i) {
+    ++begun;  // also when one failed, so that the thread ends
+    if (delivered.has_value()) {
+      delivered = deliver(pair, {.size_bytes = 10'000});
+    }
+  }
+  ends.join();
+  return delivered;
 }
 
 Result<void> leaves_content(Pair& pair) {
@@ -230,6 +266,10 @@ constexpr std::array kChecks = {
     Check{"register.busy", "registers while messages are in flight", kRule, on_pair<while_busy>},
     Check{"register.moved", "uses memory that was newly mapped at an old address", kHostRule,
           on_pair<moved_memory>},
+    Check{"register.threads", "deregisters in one thread while another one sends",
+          "plexus_net.h isend_gathered: deregister() by one thread while another one uses the "
+          "connection",
+          on_pair<deregister_in_a_thread>},
     Check{"register.kinds", "refuses kinds of memory that it does not support",
           "plexus_net.h pointer_support: kinds of memory, a bit mask",
           on_pair<refuses_other_memory>},

@@ -23,7 +23,7 @@ struct Region {
 
 struct Work {
   ibv_send_wr request{};
-  ibv_sge piece{};
+  std::vector<ibv_sge> pieces;
   std::vector<std::byte> inline_bytes;
   bool is_carried_out = false;  // and not acknowledged
 };
@@ -84,6 +84,7 @@ QueuePair* find_pair(uint32_t number) {
   return found == all.end() ? nullptr : *found;
 }
 
+/// `key`: an rkey, or an lkey, which are equal here.
 bool is_registered(uint64_t address, uint64_t size_bytes, uint32_t key) {
   const auto& all = world().regions;
   return size_bytes == 0 || std::any_of(all.begin(), all.end(), [&](const Region* each) {
@@ -91,6 +92,15 @@ bool is_registered(uint64_t address, uint64_t size_bytes, uint32_t key) {
            return each->base.rkey == key && begin <= address &&
                   address + size_bytes <= begin + each->base.length;
          });
+}
+
+std::vector<std::byte> bytes_of(const std::vector<ibv_sge>& pieces) {
+  std::vector<std::byte> bytes;
+  for (const ibv_sge& piece : pieces) {
+    const auto* const from = reinterpret_cast<const std::byte*>(piece.addr);
+    bytes.insert(bytes.end(), from, from + piece.length);
+  }
+  return bytes;
 }
 
 /// False: it cannot be done now.
@@ -104,20 +114,28 @@ bool carry_out(QueuePair& pair, Work& work) {
   if (has_immediate && peer->arrivals.empty()) {
     return false;
   }
-  const uint64_t size_bytes = work.request.num_sge > 0 ? work.piece.length : 0;
+  uint64_t size_bytes = 0;
+  for (const ibv_sge& piece : work.pieces) {
+    size_bytes += piece.length;
+    if (work.inline_bytes.empty() && !is_registered(piece.addr, piece.length, piece.lkey)) {
+      fail_pair(pair, IBV_WC_LOC_PROT_ERR);
+      return false;
+    }
+  }
   const uint64_t there = work.request.wr.rdma.remote_addr;
   if (!is_registered(there, size_bytes, work.request.wr.rdma.rkey)) {
     fail_pair(pair, IBV_WC_REM_ACCESS_ERR);
     return false;
   }
-  void* const here = work.inline_bytes.empty() ? reinterpret_cast<void*>(work.piece.addr)
-                                               : work.inline_bytes.data();
   if (work.request.opcode == IBV_WR_RDMA_READ) {
     ++pair.card->reads;
-    std::memcpy(here, reinterpret_cast<const void*>(there), size_bytes);
+    std::memcpy(reinterpret_cast<void*>(work.pieces.front().addr),
+                reinterpret_cast<const void*>(there), size_bytes);
   } else if (size_bytes > 0) {
     ++pair.card->writes;
-    std::memcpy(reinterpret_cast<void*>(there), here, size_bytes);
+    const std::vector<std::byte> bytes =
+        work.inline_bytes.empty() ? bytes_of(work.pieces) : work.inline_bytes;
+    std::memcpy(reinterpret_cast<void*>(there), bytes.data(), size_bytes);
   }
   if (has_immediate) {
     complete(*peer, peer->arrivals.front(), IBV_WC_SUCCESS, work.request.imm_data);
@@ -156,12 +174,9 @@ int post_send(ibv_qp* raw, ibv_send_wr* first, ibv_send_wr** bad) {
     }
     Work& work = pair.work.emplace_back();
     work.request = *each;
-    if (each->num_sge > 0) {
-      work.piece = *each->sg_list;
-    }
+    work.pieces.assign(each->sg_list, each->sg_list + each->num_sge);
     if ((each->send_flags & IBV_SEND_INLINE) != 0) {
-      const auto* const bytes = reinterpret_cast<const std::byte*>(work.piece.addr);
-      work.inline_bytes.assign(bytes, bytes + work.piece.length);
+      work.inline_bytes = bytes_of(work.pieces);
     }
   }
   if (pair.base.state == IBV_QPS_ERR) {

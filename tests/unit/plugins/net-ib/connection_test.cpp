@@ -110,10 +110,12 @@ class IbConnection : public testing::Test {
     return request;
   }
   plexus_net_request_t* start(std::vector<std::byte>& message) {
+    return start_gathered(
+        {{message.data(), message.size(), add(*sender, message, PLEXUS_MEMORY_HOST)}});
+  }
+  plexus_net_request_t* start_gathered(const std::vector<plexus_net_source_t>& sources) {
     plexus_net_request_t* request = nullptr;
-    EXPECT_EQ(sender->isend(message.data(), message.size(), 0,
-                            add(*sender, message, PLEXUS_MEMORY_HOST), &request),
-              PLEXUS_OK);
+    EXPECT_EQ(sender->isend(sources, 0, &request), PLEXUS_OK);
     return request;
   }
   /// True: done.
@@ -195,6 +197,93 @@ TEST_F(IbConnection, LongMessagesGoOverBothRails) {
   }
   EXPECT_GT(a->cards[0].writes, 2U);
   EXPECT_GT(a->cards[1].writes, 2U);
+}
+
+// Boundaries between sources fall into parts, on boundaries of parts, and between them.
+TEST_F(IbConnection, MessagesAreGatheredFromSeveralPlaces) {
+  connect();
+  for (const uint64_t size : {uint64_t{1}, uint64_t{64}, kShort, kLong}) {
+    for (const uint64_t head : {uint64_t{0}, uint64_t{1}, size / 2, size}) {
+      auto message = make_message(size, 5);
+      std::vector<std::byte> first(message.begin(), message.begin() + static_cast<ptrdiff_t>(head));
+      std::vector<std::byte> second(message.begin() + static_cast<ptrdiff_t>(head), message.end());
+      std::vector<std::byte> room(size);
+      auto* received = post(room);
+      auto* sent = start_gathered(
+          {{first.data(), head, head == 0 ? nullptr : add(*sender, first, PLEXUS_MEMORY_HOST)},
+           {nullptr, 0, nullptr},
+           {second.data(), size - head,
+            head == size ? nullptr : add(*sender, second, PLEXUS_MEMORY_HOST)}});
+      finish(received, sent);
+      EXPECT_TRUE(room == message) << size << " of which " << head << " lie elsewhere";
+      forget_memory();
+    }
+  }
+}
+
+// As what did not arrive does: the part is gathered again.
+TEST_F(IbConnection, GatheredPartThatDidNotArriveComesOverTheOtherRail) {
+  connect();
+  auto message = make_message(kLong);
+  std::vector<std::byte> first(message.begin(), message.begin() + kShort);
+  std::vector<std::byte> second(message.begin() + kShort, message.end());
+  std::vector<std::byte> room(kLong);
+  a->cards[0].is_holding = true;
+  auto* received = post(room);
+  auto* sent =
+      start_gathered({{first.data(), first.size(), add(*sender, first, PLEXUS_MEMORY_HOST)},
+                      {second.data(), second.size(), add(*sender, second, PLEXUS_MEMORY_HOST)}});
+  for (int i = 0; i < 100; ++i) {
+    drive_both(received, sent);
+  }
+  EXPECT_FALSE(room == message);
+  a->cards[0].exhaust_retries();
+  finish(received, sent);
+  EXPECT_TRUE(room == message);
+}
+
+// The card reads the sources where they are, when it gets to them.
+TEST_F(IbConnection, GatheredSourcesAreNotCopied) {
+  connect();
+  std::vector<std::byte> header(64, std::byte{1});
+  std::vector<std::byte> payload(kShort, std::byte{2});
+  std::vector<std::byte> room(header.size() + payload.size());
+  auto* received = post(room);
+  EXPECT_FALSE(try_end_recv(received));
+  a->cards[0].is_holding = a->cards[1].is_holding = true;
+  auto* sent =
+      start_gathered({{header.data(), header.size(), add(*sender, header, PLEXUS_MEMORY_HOST)},
+                      {payload.data(), payload.size(), add(*sender, payload, PLEXUS_MEMORY_HOST)}});
+  std::fill(payload.begin(), payload.end(), std::byte{3});
+  a->cards[0].is_holding = a->cards[1].is_holding = false;
+  finish(received, sent);
+  EXPECT_EQ(room.front(), std::byte{1});
+  EXPECT_EQ(room.back(), std::byte{3});
+}
+
+// Nothing is read after the connection's end: the memory may be unmapped then.
+TEST_F(IbConnection, AnEndedConnectionReadsNoSources) {
+  connect();
+  auto message = make_message(kShort);
+  std::vector<std::byte> room(kShort);
+  auto* received = post(room);
+  EXPECT_FALSE(try_end_recv(received));
+  a->cards[0].is_holding = a->cards[1].is_holding = true;
+  start(message);
+  EXPECT_EQ(a->cards[0].pairs.empty(), false);
+  sender.reset();
+  EXPECT_TRUE(a->cards[0].pairs.empty() && a->cards[1].pairs.empty());
+}
+
+TEST_F(IbConnection, MessagesWithoutSourcesOrWithUnregisteredOnesAreRefused) {
+  connect();
+  plexus_net_request_t* request = nullptr;
+  std::byte byte{};
+  const plexus_net_source_t unregistered = {&byte, 1, nullptr};
+  EXPECT_EQ(sender->isend({}, 0, &request), PLEXUS_INVALID_ARGUMENT);
+  EXPECT_EQ(sender->isend({&unregistered, 1}, 0, &request), PLEXUS_INVALID_ARGUMENT);
+  const std::vector<plexus_net_source_t> many(PLEXUS_NET_PIECES_MAX + 1);
+  EXPECT_EQ(sender->isend(many, 0, &request), PLEXUS_INVALID_ARGUMENT);
 }
 
 // The receiver's host has the buffer back when the rail is lost whose acknowledgement is missing,
