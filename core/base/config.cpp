@@ -50,7 +50,8 @@ const Row kRows[] = {
     {{"NCCL_P2P_DIRECT_DISABLE", "0", "0 or 1", "1: peers do not read user buffers in place"},
      &Config::p2p_direct_disable},
     {{"NCCL_LOCAL_REGISTER", "1", "0 or 1",
-      "0: registered memory and memory from ncclMemAlloc is not mapped by peers"},
+      "0: registered memory and memory from ncclMemAlloc is neither mapped by peers nor sent from "
+      "by networks"},
      &Config::local_register},
     {{"PLEXUS_ATTACH", "1", "0 or 1",
       "0: processes of one host do not read each other's memory by system calls "

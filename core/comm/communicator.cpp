@@ -34,7 +34,8 @@ void wait_until(const Condition& condition) {
 Communicator::Communicator(Process& process, CommConfig config)
     : process_(process),
       number_(process.communicators.next_number()),
-      comm_config_(std::move(config)) {
+      comm_config_(std::move(config)),
+      registered_memory_(&process.memory) {
   calling_thread.set_maker(comm_config_.maker);
 }
 
@@ -190,6 +191,7 @@ void Communicator::open_connections() {
       .exchange = setup_.exchange.get(),
       .rendezvous = &process_.rendezvous,
       .nets = setup_.nets.get(),
+      .registered = setup_.config.local_register ? &registered_memory_ : nullptr,
       .slot_bytes = setup_.slot_bytes,
       .attach = setup_.ways.attach,
       .runtime = process_.devices(),
@@ -249,7 +251,9 @@ Result<void> Communicator::start(CommSetup setup) {
   open_link_facts();
   make_runner();
   user_reductions_ = UserReductions(setup_.group, setup_.nranks);
-  registrations_ = Registrations(setup_.config.local_register ? peer_mapped_.get() : nullptr);
+  if (setup_.config.local_register) {
+    registrations_ = Registrations(peer_mapped_.get(), &registered_memory_);
+  }
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   process_.stalls.add({.group = setup_.group,
                        .rank = setup_.rank,

@@ -108,6 +108,8 @@ class Communicator final : public RankState {
 
   [[nodiscard]] UserReductions& user_reductions() noexcept { return user_reductions_; }
   [[nodiscard]] Registrations& registrations() noexcept { return registrations_; }
+  /// Memory from ncclMemAlloc at this address is about to go. Threads: any.
+  void forget_memory(const void* address) const { registered_memory_.remove(address); }
 
   // -- handles: see CommunicatorTable --
   /// Is `comm` one that was made by this process and not ended? One comparison of a magic number.
@@ -153,6 +155,7 @@ class Communicator final : public RankState {
   std::unique_ptr<Tuner> tuner_;                   // nullptr: built-in rules
   std::unique_ptr<DeviceRank> device_rank_;        // nullptr: computes on the host
   std::unique_ptr<PeerMappedMemory> peer_mapped_;  // nullptr: no rank in another process maps it
+  mutable RegisteredMemory registered_memory_;
   std::unique_ptr<ConnectionSet> connections_;
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::unique_ptr<CallLog> call_log_;

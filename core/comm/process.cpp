@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/config.hpp"
+#include "core/comm/communicator.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/plugin/call_watch.hpp"
 #include "core/plugin/env_plugin.hpp"
@@ -87,6 +88,14 @@ Result<void*> Process::allocate_memory(size_t size_bytes) {
   PLEXUS_TRY(device, choose_device(devices_, config.device, kHostDevice));
   return device == kHostDevice ? memory.allocate(size_bytes)
                                : memory.allocate_on(*devices_, device, size_bytes);
+}
+
+Result<void> Process::free_memory(void* pointer) {
+  communicators.any([&](const Communicator& comm) {
+    comm.forget_memory(pointer);
+    return false;
+  });
+  return memory.release(pointer);
 }
 
 Result<HostStream*> Process::create_stream() {

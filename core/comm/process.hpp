@@ -77,7 +77,7 @@ class Process final : private ForkAware {
   // -- ncclMemAlloc --
   /// On the current device; on the host page-aligned, and shareable with other processes.
   Result<void*> allocate_memory(size_t size_bytes);
-  Result<void> free_memory(void* pointer) { return memory.release(pointer); }
+  Result<void> free_memory(void* pointer);
 
   // -- streams and events of host ranks (plexus.h) --
   Result<HostStream*> create_stream();

@@ -11,6 +11,9 @@ void Registrations::begin_mapping(const void* buffer, size_t size_bytes) {
   if (peer_mapped_ != nullptr) {
     peer_mapped_->add(buffer, size_bytes);
   }
+  if (registered_ != nullptr) {
+    registered_->add(buffer, size_bytes);
+  }
 }
 
 /// Does nothing if another registration has the buffer too.
@@ -18,8 +21,14 @@ void Registrations::end_mapping(const void* buffer) {
   const bool in_window = std::any_of(windows_.begin(), windows_.end(), [&](const auto& entry) {
     return entry.second->buffer == buffer;
   });
-  if (peer_mapped_ != nullptr && !in_window && buffers_.count(buffer) == 0) {
+  if (in_window || buffers_.count(buffer) != 0) {
+    return;
+  }
+  if (peer_mapped_ != nullptr) {
     peer_mapped_->remove(buffer);
+  }
+  if (registered_ != nullptr) {
+    registered_->remove(buffer);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/result.hpp"
 #include "core/transport/peer_mapped_memory.hpp"
+#include "core/transport/registered_memory.hpp"
 
 namespace plexus {
 
@@ -17,8 +18,9 @@ class Registrations {
  public:
   Registrations() = default;
   /// `peer_mapped`: takes what is registered, so that kernels of ranks in other processes read and
-  /// write it in place; nullptr: none can.
-  explicit Registrations(PeerMappedMemory* peer_mapped) : peer_mapped_(peer_mapped) {}
+  /// write it in place; nullptr: none can. `registered`: takes it for networks; nullptr: likewise.
+  Registrations(PeerMappedMemory* peer_mapped, RegisteredMemory* registered)
+      : peer_mapped_(peer_mapped), registered_(registered) {}
 
   /// Returns the handle. The same buffer may be registered several times.
   void* add_buffer(void* buffer, size_t size_bytes);
@@ -40,6 +42,7 @@ class Registrations {
   void end_mapping(const void* buffer);
 
   PeerMappedMemory* peer_mapped_ = nullptr;
+  RegisteredMemory* registered_ = nullptr;
   std::map<const void*, int> buffers_;                      // address -> times
   std::map<const void*, std::unique_ptr<Window>> windows_;  // by handle
 };

@@ -95,6 +95,23 @@ Error NetPump::failed(Error error) const {
 
 // ---- sending ----
 
+NetSender::NetSender(const ConnectionKey& key, NetEndOptions options)
+    : NetPump(key, std::move(options)),
+      gathers_(!takes_pieces_ && options_.registered != nullptr && options_.runtime == nullptr &&
+               !options_.path.apart && options_.path.context->gathers()) {}
+
+NetSender::~NetSender() {
+  if (!gathers_) {
+    return;
+  }
+  sources_ = {};
+  options_.registered->forget(this);
+  if (gathered_messages_ > 0) {
+    PLEXUS_INFO(kNet, "{} messages with {} bytes were sent to {} from registered memory",
+                gathered_messages_, gathered_bytes_, options_.peer_name);
+  }
+}
+
 /// False: the receiver's has not come.
 Result<bool> NetSender::take_control_message() {
   const auto bytes = options_.exchange->try_take(key_.peer, static_cast<uint64_t>(key_.index));
@@ -205,11 +222,7 @@ NetStatus NetSender::send_step(const SlotHeader& header) {
     std::memcpy(message, &message_header, sizeof(message_header));
   }
   if (header.kind == SlotKind::kPointer) {
-    // The plugin only reads.
-    auto* const bytes = const_cast<std::byte*>(
-        header.payload.pointer);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-    const std::array<NetPiece, 2> pieces = {{{message, sizeof(NetHeader)}, {bytes, size_bytes}}};
-    return net_->isend_pieces(pieces, kDataTag, &requests_[index]);
+    return send_from_user(header);
   }
   if (!options_.path.apart) {
     return net_->isend({message, sizeof(NetHeader) + size_bytes}, kDataTag, of_host,
@@ -229,6 +242,43 @@ NetStatus NetSender::send_step(const SlotHeader& header) {
   return status;
 }
 
+/// Starts the message of the step that is next, whose payload is in user memory and whose header is
+/// in its slot.
+NetStatus NetSender::send_from_user(const SlotHeader& header) {
+  const uint32_t size_bytes = header.size_bytes;
+  const size_t index = sent_ % kSlots;
+  std::byte* const message = fifo_.slot(sent_);
+  const std::byte* const payload = header.payload.pointer;
+  if (takes_pieces_) {
+    // The plugin only reads.
+    auto* const bytes =
+        const_cast<std::byte*>(payload);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    const std::array<NetPiece, 2> pieces = {{{message, sizeof(NetHeader)}, {bytes, size_bytes}}};
+    return net_->isend_pieces(pieces, kDataTag, &requests_[index]);
+  }
+  plexus_net_memory_t* const of_slots = registrations_.host->raw();
+  if (copied_ != sent_ + 1) {
+    auto held = options_.registered->find(
+        this, payload, size_bytes,
+        [this](const plexus_net_region_t& region) { return net_->register_memory(region); });
+    if (held != nullptr) {
+      const std::array<NetSource, 2> sources = {
+          {{message, sizeof(NetHeader), of_slots}, {payload, size_bytes, held->raw()}}};
+      const auto status = net_->isend_gathered(sources, kDataTag, &requests_[index]);
+      if (status == NetStatus::kOk) {
+        sources_[index] = std::move(held);
+        gathered_bytes_ += size_bytes;
+        ++gathered_messages_;
+      }
+      return status;
+    }
+    std::memcpy(fifo_.payload(sent_), payload, size_bytes);
+    copied_ = sent_ + 1;
+  }
+  return net_->isend({message, sizeof(NetHeader) + size_bytes}, kDataTag, of_slots,
+                     &requests_[index]);
+}
+
 Result<bool> NetSender::test_sent() {
   bool moved = false;
   for (; done_ < sent_; moved = true) {
@@ -244,6 +294,7 @@ Result<bool> NetSender::test_sent() {
     if (status == NetStatus::kAgain) {
       return moved;
     }
+    sources_[index].reset();
     if (status != NetStatus::kOk) {
       return failed(net_->explain("test", status));
     }
@@ -522,7 +573,8 @@ std::unique_ptr<End> make_net_end(EndRequest& request) {
                                            .runtime = request.own_runtime(),
                                            .device = request.mine.device,
                                            .gdr_refused = &gdr_refused,
-                                           .has_checksums = request.mine.net_checksum != 0});
+                                           .has_checksums = request.mine.net_checksum != 0,
+                                           .registered = context.registered});
 }
 
 }  // namespace

@@ -15,7 +15,9 @@
 //
 // A host rank's payloads travel between its user's memory and a plugin that takes pieces without a
 // stop in a slot: what the executor passes by address is sent from where it lies, and a message is
-// fetched when the executor waits for it, to where it wants it.
+// fetched when the executor waits for it, to where it wants it. Where the plugin gathers registered
+// memory, payloads in what the user registered are sent from where they lie; what arrives goes
+// through slots, and so does what is not registered, copied here in place of by the executor.
 //
 // The receiver listens and posts a control message: the plugin's handle, whether it wants an
 // answer, and the route as it sees it (net, devices). The sender compares the route with its own
@@ -35,6 +37,7 @@
 #include "core/transport/net_set.hpp"
 #include "core/transport/pumped_end.hpp"
 #include "core/transport/recv_report.hpp"
+#include "core/transport/registered_memory.hpp"
 #include "core/transport/transport_table.hpp"
 
 namespace plexus {
@@ -49,7 +52,8 @@ struct NetEndOptions {
   int device = -1;                   // that rank's device
   // Shared by the rank's ends on this network device: it refused GPU memory, do not try again.
   bool* gdr_refused = nullptr;
-  bool has_checksums = false;  // PLEXUS_NET_CHECKSUM
+  bool has_checksums = false;              // PLEXUS_NET_CHECKSUM
+  RegisteredMemory* registered = nullptr;  // of host ranks; nullptr: all is copied to slots
 };
 
 /// What both directions share: slots in registered memory.
@@ -93,24 +97,34 @@ class NetPump : public Pump {
 
 class NetSender final : public NetPump {
  public:
-  NetSender(const ConnectionKey& key, NetEndOptions options) : NetPump(key, std::move(options)) {}
+  NetSender(const ConnectionKey& key, NetEndOptions options);
+  ~NetSender();
+  NetSender(const NetSender&) = delete;
+  NetSender& operator=(const NetSender&) = delete;
   Result<bool> progress_connect();
   Result<bool> progress();
   [[nodiscard]] bool drained() const noexcept { return done_ == sent_ && !fifo_.is_filled(sent_); }
   void observe(StepObserver* observer) { observer_ = observer; }
   [[nodiscard]] Reach reach() const noexcept {
-    return takes_pieces_ ? Reach::kProcess : Reach::kNothing;
+    return takes_pieces_ || gathers_ ? Reach::kProcess : Reach::kNothing;
   }
 
  private:
   Result<bool> take_control_message();
   Result<bool> send_filled();
   [[nodiscard]] NetStatus send_step(const SlotHeader& header);
+  [[nodiscard]] NetStatus send_from_user(const SlotHeader& header);
   [[nodiscard]] uint32_t sum_of(const SlotHeader& header);
   Result<bool> test_sent();
 
+  /// Payloads in registered user memory leave from there.
+  bool gathers_;
   std::optional<NetSend> net_;
   Registrations registrations_;
+  // Registrations of user memory that messages under way are sent from.
+  std::array<RegisteredMemory::Held, kSlots> sources_;
+  uint64_t gathered_bytes_ = 0;     // sent from there
+  uint64_t gathered_messages_ = 0;  // likewise
   StepObserver* observer_ = nullptr;
   bool is_asked_to_answer_ = false;
   bool header_sent_ = false;  // of the next step the header is, the payload is not
@@ -118,6 +132,7 @@ class NetSender final : public NetPump {
   uint64_t done_ = 0;         // steps the plugin is done with
   uint64_t summed_ = 0;       // steps whose payload was summed: the last one in `sum_`
   uint32_t sum_ = 0;
+  uint64_t copied_ = 0;  // steps whose payload in user memory was looked at and copied to the slot
 };
 
 class NetReceiver final : public NetPump {

@@ -25,6 +25,7 @@ class CollnetContext;
 class LocalRendezvous;
 class NetContext;
 class NetSet;
+class RegisteredMemory;
 class XdcRoutes;
 
 enum class TransportKind : uint8_t { kDirect, kP2p, kShm, kXdc, kNet, kCollnet };
@@ -54,7 +55,8 @@ struct TransportContext {
   uint64_t group = 0;
   Exchange* exchange = nullptr;
   LocalRendezvous* rendezvous = nullptr;
-  NetSet* nets = nullptr;  // null: no rank needs a network
+  NetSet* nets = nullptr;                  // null: no rank needs a network
+  RegisteredMemory* registered = nullptr;  // nullptr: networks send from their own memory only
   uint32_t slot_bytes = 0;
   bool attach = false;  // ranks of one host read each other's memory by system calls (agreed)
   DeviceRuntime* runtime = nullptr;  // not null when one of the ranks of this process is on CUDA
