@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // net-socket as a plugin that gathers registered memory, and that is strict about it: what is sent
 // must lie in memory that is registered with its connection from isend until test says that it is
-// done, which it never says at once. `gathered_bytes` says how much was sent from several places,
-// `live_registrations` how much memory is registered for sending.
+// done, which it never says at once, and registrations must go before their connection.
+// `gathered_bytes` says how much was sent from several places, `live_registrations` how much memory
+// is registered for sending.
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <span>
@@ -159,6 +161,19 @@ int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
                         : refuse("gathering: memory was deregistered before its message was sent");
 }
 
+/// Registrations of a connection go before it.
+void close_send(plexus_net_send_t* send) {
+  {
+    const std::scoped_lock lock(mutex);
+    for (const auto& each : live) {
+      if (each.first->send == send) {
+        std::abort();
+      }
+    }
+  }
+  inner().close_send(send);
+}
+
 plexus_net_ops_t make_ops() {
   plexus_net_ops_t ops = inner();
   ops.init = init;
@@ -167,6 +182,7 @@ plexus_net_ops_t make_ops() {
   ops.deregister = deregister;
   ops.isend = isend;
   ops.test = test;
+  ops.close_send = close_send;
   ops.isend_pieces = nullptr;
   ops.irecv_pieces = nullptr;
   ops.isend_gathered = isend_gathered;

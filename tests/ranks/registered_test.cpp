@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registered host memory over a network that gathers it: messages leave from where they lie, for as
-// long as the memory is registered. The plugin (tests/conformance/gathering_net.cpp) fails a message
-// whose memory is not registered with it while it is under way.
+// long as the memory is registered. The plugin (tests/conformance/gathering_net.cpp) fails a
+// message whose memory is not registered with it while it is under way.
+#include <chrono>
 #include <cstring>
 #include <dlfcn.h>
 #include <functional>
@@ -196,6 +197,37 @@ TEST(Registered, BuffersMayBeDeregisteredWhileCallsAreUnderWay) {
   for (const cudaStream_t stream : streams) {
     EXPECT_EQ(plexusStreamDestroy(stream), ncclSuccess);
   }
+}
+
+// The other rank never makes the call, so that nothing takes the messages.
+TEST(Registered, AbortEndsRegistrationsWhoseMessagesAreUnderWay) {
+  const uint64_t registrations = ask_plugin("live_registrations");
+  std::vector<int32_t> used(kCount);
+  std::vector<int32_t> received(kCount);
+  std::vector<ncclComm_t> comms(kRanks);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+  ASSERT_EQ(ncclCommInitAll(comms.data(), kRanks, nullptr), ncclSuccess);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);  // connects
+  std::vector<std::vector<int32_t>> first(kRanks, std::vector<int32_t>(kCount));
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    ASSERT_EQ(all_reduce(comms[rank], first[rank].data(), first[rank].data()), ncclSuccess);
+  }
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+  void* handle = nullptr;
+  ASSERT_EQ(ncclCommRegister(comms[0], used.data(), kCount * sizeof(int32_t), &handle),
+            ncclSuccess);
+  const uint64_t before = ask_plugin("gathered_bytes");
+  ASSERT_EQ(all_reduce(comms[0], used.data(), received.data(), stream), ncclSuccess);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (ask_plugin("gathered_bytes") == before) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "nothing was sent";
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+  EXPECT_EQ(ask_plugin("live_registrations"), registrations);
+  EXPECT_EQ(plexusStreamDestroy(stream), ncclInvalidUsage) << "its call was aborted";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ emulated hosts a and b. All in one boot and in turns, because emulation is noisy
 rows for the tables of docs/net-ib.md.
 
 Usage: guest_bench.py [ROUNDS]
+       guest_bench.py ROUNDS buffers: only net-ib, from registered memory beside plain memory
 """
 import json
 import os
@@ -22,6 +23,7 @@ ADDRESS_A = "10.77.1.1"
 LATENCY_BYTES = 8
 BANDWIDTH_BYTES = (65536, 1 << 20)
 JOB_SIZES = (("8", "4K", "512"), ("64K", "1M", "16"))  # -b, -e and -f of plexus perf
+BUFFER_SIZES = ("64K", "4M", "8")
 BANDWIDTH_LEAST = 0.8
 LATENCY_MOST = 1.5
 SECONDS = 300  # of a command
@@ -60,13 +62,13 @@ def plugin_bench():
     return {row["bytes"]: row for row in rows}
 
 
-def job_times(plugin, port, sizes):
+def job_times(plugin, port, sizes, buffers="plain"):
     """us of an all_reduce between the two hosts, by bytes."""
     least, most, factor = sizes
     ranks = []
     for rank, host in enumerate((HOST_A, HOST_B)):
         command = [*host, PLEXUS, "perf", "all_reduce", "-b", least, "-e", most, "-f", factor, "-n", "10", "-w", "5", "-c", "0",
-                   "--rank", str(rank), "--nranks", "2", "--rendezvous", f"{ADDRESS_A}:{port}", "--json", "-"]
+                   "--buffers", buffers, "--rank", str(rank), "--nranks", "2", "--rendezvous", f"{ADDRESS_A}:{port}", "--json", "-"]
         ranks.append(start(command, NCCL_NET_PLUGIN=plugin, NCCL_HOSTID=f"host-{rank}",
                            NCCL_IB_HCA=f"=rxe_{'ab'[rank]}0"))
     outputs = [finish(rank, f"plexus perf with {plugin}") for rank in ranks]
@@ -82,7 +84,25 @@ def cell(values):
     return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
 
+def compare_buffers(rounds):
+    times = {}
+    port = 22000
+    for _ in range(rounds):
+        for buffers in ("registered", "plain"):
+            port += 1
+            for size, time_us in job_times("net-ib", port, BUFFER_SIZES, buffers).items():
+                times.setdefault(size, {}).setdefault(buffers, []).append(time_us)
+        print("; ".join(f"all_reduce of {size} bytes us {last(by_buffers)}" for size, by_buffers in times.items()), flush=True)
+    for size, by_buffers in times.items():
+        registered, plain = by_buffers["registered"], by_buffers["plain"]
+        print(f"| {size} | {cell(registered)} | {cell(plain)} | "
+              f"{statistics.median(registered) / statistics.median(plain):.2f} |")
+
+
 def main():
+    if sys.argv[2:] == ["buffers"]:
+        compare_buffers(int(sys.argv[1]))
+        return
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     times = {"perftest": [], "net-ib": []}
     rates = {size: {"perftest": [], "net-ib": []} for size in BANDWIDTH_BYTES}

@@ -74,6 +74,21 @@ class Small(Test):
                 self.run_job(2, collective, *self.SIZES)
 
 
+    def test_registered_memory_is_sent_without_a_copy(self):
+        size, calls = 1 << 18, 3
+        for buffers, expected in (("registered", size * calls), ("plain", 0)):
+            with self.subTest(buffers):
+                ranks = self.start_job(1, "sendrecv", "-b", size, "-e", size, "-n", calls - 1, "-w", "1", "--buffers", buffers,
+                                       *job.limit(50), NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="NET", NCCL_DEBUG_FILE="/dev/stderr")
+                for rank in ranks:
+                    ended = rank.end(60)
+                    self.assertEqual(ended.returncode, 0, ended.stderr)
+                    sent = re.findall(r"messages with (\d+) bytes were sent to rank \d.* from registered memory", ended.stderr)
+                    print(f"{buffers}: {sum(map(int, sent))} bytes left from where they lie", flush=True)
+                    self.assertGreaterEqual(sum(map(int, sent)), expected)
+                    self.assertEqual(sum(map(int, sent)) > 0, expected > 0)
+
+
 class Collectives(Test):
     SIZES = ["-b", "8", "-e", "512K", "-f", "64", "-n", "1", "-w", "1", *job.limit(60)]
 
@@ -84,6 +99,11 @@ class Collectives(Test):
                     with self.subTest(collective, rails=rails, qps=qps):
                         self.run_job(2, collective, *self.SIZES, rails=rails, NCCL_IB_QPS_PER_CONNECTION=str(qps),
                                      NCCL_IB_SPLIT_DATA_ON_QPS="1" if qps > 1 else "0")
+
+    def test_every_collective_from_registered_memory(self):
+        for collective in job.COLLECTIVES:
+            with self.subTest(collective):
+                self.run_job(2, collective, *self.SIZES, "--buffers", "registered")
 
 
 class Datacenters(Test):
@@ -178,7 +198,7 @@ class Faults(Test):
         """Data arrives at b over a rail whose acknowledgements are lost, then the rail is lost too."""
         count = 60
         ranks = self.start_logged_job(1, "sendrecv", "-b", "256K", "-e", "256K", "-w", "1", "-n", count, "-c", count,
-                                      *job.limit(60))
+                                      "--buffers", "registered", *job.limit(60))
         self.wait_for_bytes("a1", 2 * MEBIBYTE, "the second rail carried nothing")
         port = ["dev", "p-a1", "root"]
         run("ip", "netns", "exec", "fabric", "tc", "qdisc", "add", *port, "netem", "loss", "100%")
