@@ -19,7 +19,7 @@ EXPECTED = {
     "runtime": (r"lib/libplexus\.so\.0", r"lib/libnccl\.so\.2"),
     "development": (r"include/(nccl|plexus)\.h", r"include/plexus/plexus_\w+\.h", r"lib/lib(plexus|nccl)\.so",
                     r"lib/cmake/Plexus/Plexus\w+(-\w+)?\.cmake", r"lib/pkgconfig/plexus\.pc",
-                    r"share/plexus/template-net/\w+\.(c|txt)"),
+                    r"share/plexus/template-net/\w+\.(c|txt)", r"share/plexus/examples/\w+\.c"),
     "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so",),
     "tools": (r"bin/plexus(-cluster)?", r"lib/plexus/libplexus-cudart-stub-[\d.]+\.so"),
 }

@@ -66,13 +66,13 @@ class Slurm(slurm.Test):
             self.assertRegex(ended.stderr, fr"rank {rank} of Slurm job \d+ step 0, {node}: rank 0 is on 'gone07' by "
                                            "SLURM_STEP_NODELIST: .*: cannot resolve 'gone07'")
 
-    def batch(self, script, *options, **environment):
+    def batch(self, script, **environment):
         """Submits a script of the page and returns what it printed."""
         path, out = self.cluster.folder / script, self.cluster.folder / f"{script}.out"
         path.write_text(page.block(script))
-        folders = [*([pathlib.Path(PYTHON).parent] if PYTHON else []), *(pathlib.Path(file).resolve().parent for file in (job.PLEXUS, LAUNCHED))]
+        folders = [*([pathlib.Path(PYTHON).parent] if PYTHON else []), pathlib.Path(job.PLEXUS).resolve().parent]
         search = ":".join(map(str, [*folders, os.environ["PATH"]]))
-        ended = self.start(["--parsable", "-w", "node1,node2", "-o", out, *options, path], self.head.enter("sbatch"),
+        ended = self.start(["--parsable", "-w", "node1,node2", "-o", out, f"--chdir={self.cluster.folder}", path], self.head.enter("sbatch"),
                            SLURM_CONF=self.environment["SLURM_CONF"], PATH=search, **environment).end(30)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         number = ended.stdout.strip()
@@ -85,6 +85,7 @@ class Slurm(slurm.Test):
         return re.search(r"JobState=(\w+)", self.slurm("scontrol", "show", "job", number, check=True))[1]
 
     def test_the_batch_job_of_the_page(self):
+        (self.cluster.folder / "launched").symlink_to(pathlib.Path(LAUNCHED).resolve())
         printed = self.batch("table.sh")
         self.assertRegex(printed, r"printed by rank 0 \(Slurm job \d+ step 0, node1\)")
         self.assertIn("# Wrong elements    : 0 OK", printed)
@@ -95,7 +96,7 @@ class Slurm(slurm.Test):
         (self.cluster.folder / "train.py").write_text(page.block("train.py"))
         for script, nranks in (("train.sh", 2), ("elastic.sh", 4)):
             with self.subTest(script):
-                printed = self.batch(script, f"--chdir={self.cluster.folder}", OMP_NUM_THREADS="1")
+                printed = self.batch(script, OMP_NUM_THREADS="1")
                 self.assertRegex(printed, fr"{nranks} ranks, step \d+, loss \d")
 
     def start_endless(self, where):
