@@ -75,6 +75,15 @@ class System:
         return found
 
 
+def check_tools(*more):
+    """Skips where a Debian cannot be made."""
+    if os.geteuid() != 0:
+        skip("a Debian can be made and entered by root only")
+    for tool in ("debootstrap", "unshare", "chroot", *more):
+        if not shutil.which(tool):
+            skip(f"there is no {tool}; apt-get install debootstrap util-linux binutils iproute2")
+
+
 def make_base(base):
     """A minimal Debian with a compiler, made once."""
     if (base / "ready").exists():
@@ -133,11 +142,7 @@ def check_programs(system, readme):
 def main():
     folder, packages = pathlib.Path(sys.argv[1]).resolve(), [pathlib.Path(name).resolve() for name in sys.argv[2:]]
     expect(len(packages) == len(PACKAGES), f"there must be {len(PACKAGES)} packages, not {len(packages)}")
-    if os.geteuid() != 0:
-        skip("a Debian can be made and entered by root only")
-    for tool in ("debootstrap", "unshare", "chroot", "readelf"):
-        if not shutil.which(tool):
-            skip(f"there is no {tool}; apt-get install debootstrap util-linux binutils")
+    check_tools("readelf")
     base, copy = folder / "base", folder / "copy"
     make_base(base)
     shutil.rmtree(copy, ignore_errors=True)
