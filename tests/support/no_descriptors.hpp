@@ -2,21 +2,26 @@
 // A process that can open no more files.
 #pragma once
 
+#include <cstddef>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
 
 namespace plexus::test {
 
-/// While it exists, this process can have no more descriptors.
+/// While it exists, this process can have no more descriptors than `left`.
 class NoDescriptors {
  public:
-  NoDescriptors() {
+  explicit NoDescriptors(size_t left = 0) {
     getrlimit(RLIMIT_NOFILE, &before_);
     const rlimit tight{kLimit, before_.rlim_max};
     setrlimit(RLIMIT_NOFILE, &tight);
     for (int fd = dup(STDERR_FILENO); fd >= 0; fd = dup(STDERR_FILENO)) {
       taken_.push_back(fd);
+    }
+    for (; left > 0 && !taken_.empty(); --left) {
+      close(taken_.back());
+      taken_.pop_back();
     }
   }
   ~NoDescriptors() {

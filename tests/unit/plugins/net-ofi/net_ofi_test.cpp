@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "plugins/net-ofi/wire.hpp"
+#include "tests/support/no_descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -55,6 +56,26 @@ TEST_F(NetOfi, AConnectionTakesAFewMegabytes) {
     EXPECT_TRUE(test::send_one(pairs.back(), message, message.size()) == message);
   }
   EXPECT_LT((resident_bytes() - before) / (2 * kPairs), kEndBytesMax);
+}
+
+/// libfabric says EIO where some of an endpoint's descriptors are missing, and gives the others
+/// back.
+TEST_F(NetOfi, AnEndpointThatGetsNoDescriptorsNamesTheirLimit) {
+  const NetContext receiver = context();
+  const auto listen_with = [&](size_t left) {
+    const test::NoDescriptors none_but(left);
+    return receiver.listen(0);
+  };
+  size_t left = 0;
+  auto listen = listen_with(left);
+  while (listen.has_error() && left < 32) {
+    EXPECT_THAT(listen.error().message(),
+                AllOf(HasSubstr("ulimit -n is 64"), HasSubstr("PLEXUS_RAISE_NOFILE")))
+        << left << " descriptors are left";
+    listen = listen_with(++left);
+  }
+  EXPECT_GT(left, 1U);
+  EXPECT_TRUE(listen.has_value());
 }
 
 /// On a busy machine a handshake may take longer than the listener waits.
