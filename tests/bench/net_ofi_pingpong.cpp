@@ -5,6 +5,9 @@
 //
 //   net_ofi_pingpong ROUNDS PLUGIN... [-- BYTES...]
 //
+// PLUGIN `reference` is the reference once more: its ratio to itself shows the noise. Every second
+// round goes through them backwards.
+//
 // Prints the 5th percentile and the median of each (medians over the rounds), and the ratio of the
 // medians to the reference's, with its smallest and largest value. Wants two free cores.
 #include <algorithm>
@@ -291,13 +294,14 @@ int run(int rounds, std::vector<std::string> names, const std::vector<size_t>& s
   names.insert(names.begin(), std::string(kReference));
   std::vector<std::vector<std::vector<Times>>> times(names.size());
   for (int round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < names.size(); ++i) {
+    for (size_t turn = 0; turn < names.size(); ++turn) {
+      const size_t i = round % 2 == 0 ? turn : names.size() - 1 - turn;
       times[i].push_back(run_pair(names[i], sizes));
     }
   }
   fmt::print("| bytes |");
   for (const std::string& name : names) {
-    fmt::print(" {} p5, median us |{}", name, name == kReference ? "" : " ratio |");
+    fmt::print(" {} p5, median us |{}", name, &name == &names[0] ? "" : " ratio |");
   }
   fmt::print("\n");
   for (size_t i = 0; i < sizes.size(); ++i) {
