@@ -20,7 +20,7 @@ class Sim(job.Test):
 
     def test_a_ring_is_its_formula(self):
         row = self.sim("all_reduce", "-r", 16, "-b", "64K", "--algo", "ring", *COSTS)[0]
-        self.assertAlmostEqual(row["time_us"], 30 * (5 + 4096 / 1000), places=6)
+        self.assertAlmostEqual(row["time_us"], 30 * (5 + 4096 / 1000), places=4)  # each step is rounded to 2^-20 us
         self.assertEqual(row["ranks_simulated"], 1)
 
     def test_all_algorithms_are_swept(self):

@@ -48,7 +48,8 @@ std::string format_json(const SimOptions& options, const std::vector<SimRow>& ro
                             {"algbw_gb_per_s", row.algbw_gb_per_s()},
                             {"ranks_simulated", row.simulated},
                             {"node_wide_gbit_per_s", row.node_wide_gbit_per_s()},
-                            {"events", row.result.events}});
+                            {"events", row.result.events},
+                            {"events_skipped", row.result.events_skipped}});
   }
   return json.dump(1) + "\n";
 }

@@ -41,7 +41,7 @@ SimCarrier::SimCarrier(const SimNetwork& network,
   for (size_t number = 0; number < flows_.size(); ++number) {
     const SimConnection& connection = network.connections[number];
     Flow& flow = flows_[number];
-    flow.latency_us = link_of(connection).latency_us;
+    flow.latency_us = on_tick(link_of(connection).latency_us);
     if (!has_ports(connection)) {
       flow.ports = {.from = port_of(connection.source), .to = port_of(connection.target)};
       flow.route = fabric->route(flow.ports.from, flow.ports.to).value_or(std::vector<int>{});
@@ -51,7 +51,7 @@ SimCarrier::SimCarrier(const SimNetwork& network,
 }
 
 double SimCarrier::latency_us(uint32_t connection) const {
-  return fabric_ == nullptr ? link_of(network_.connections[connection]).latency_us
+  return fabric_ == nullptr ? on_tick(link_of(network_.connections[connection]).latency_us)
                             : flows_[connection].latency_us;
 }
 
@@ -125,10 +125,10 @@ void SimCarrier::depart(uint32_t number, double payload_bytes, double now_us) {
   const SimConnection& connection = network_.connections[number];
   const double bytes = payload_bytes * wire_factor(network_.job.protocol);
   if (connection.kind == SimLinkKind::kWide) {
-    wide_bytes_[connection.source] += bytes;
+    wide_bytes_[connection.source] += static_cast<uint64_t>(payload_bytes);
   }
   if (has_ports(connection)) {
-    send_through_ports(number, bytes * link_of(connection).us_per_byte, now_us);
+    send_through_ports(number, on_tick(bytes * link_of(connection).us_per_byte), now_us);
     return;
   }
   flows_[number].bytes.push_back(bytes);
@@ -156,6 +156,27 @@ void SimCarrier::leave(uint32_t number, double at_us) {
                 .kind = SimEvent::Kind::kSlotFree,
                 .place = network_.connections[number].source_place,
                 .number = number});
+  }
+}
+
+void SimCarrier::mix_into(SimState& state, double now_us) const {
+  for (const Ports& ports : ports_) {
+    for (int kind = 0; kind < kSimLinkKinds; ++kind) {
+      state.mix(std::max(0.0, ports.send_free_us[kind] - now_us));
+      state.mix(std::max(0.0, ports.recv_free_us[kind] - now_us));
+    }
+  }
+}
+
+void SimCarrier::skip(double us, const std::vector<uint64_t>& wide_bytes) {
+  for (Ports& ports : ports_) {
+    for (int kind = 0; kind < kSimLinkKinds; ++kind) {
+      ports.send_free_us[kind] += us;
+      ports.recv_free_us[kind] += us;
+    }
+  }
+  for (size_t place = 0; place < wide_bytes_.size(); ++place) {
+    wide_bytes_[place] += wide_bytes[place];
   }
 }
 

@@ -27,8 +27,12 @@ class SimCarrier {
   void take(const SimEvent& event);
   /// To be called when all events of a time have been taken.
   void settle(double now_us);
-  /// By place of the sender: what has left for other datacenters.
-  [[nodiscard]] const std::vector<double>& wide_bytes() const { return wide_bytes_; }
+  /// By place of the sender: payload that has left for other datacenters.
+  [[nodiscard]] const std::vector<uint64_t>& wide_bytes() const { return wide_bytes_; }
+  /// When ports are free, without a fabric and without faults.
+  void mix_into(SimState& state, double now_us) const;
+  /// Skips a time in which `wide_bytes` more leave, by place.
+  void skip(double us, const std::vector<uint64_t>& wide_bytes);
   /// Between the two ranks of a connection, without its bytes.
   [[nodiscard]] double latency_us(uint32_t connection) const;
 
@@ -80,13 +84,13 @@ class SimCarrier {
   const SimWatch& watch_;
   const SimFaults* faults_;
   SimClock& clock_;
-  std::vector<Ports> ports_;        // [ranks]
-  std::vector<Flow> flows_;         // [connections], with a fabric
-  std::vector<double> wide_bytes_;  // [ranks]
-  std::vector<Faulty> faulty_;      // [connections], with faults
-  std::set<uint32_t> active_;       // flows with a message under way
-  std::vector<double> told_;        // [links] last told rate
-  bool is_dirty_ = false;           // `active_` has changed
+  std::vector<Ports> ports_;          // [ranks]
+  std::vector<Flow> flows_;           // [connections], with a fabric
+  std::vector<uint64_t> wide_bytes_;  // [ranks]
+  std::vector<Faulty> faulty_;        // [connections], with faults
+  std::set<uint32_t> active_;         // flows with a message under way
+  std::vector<double> told_;          // [links] last told rate
+  bool is_dirty_ = false;             // `active_` has changed
 };
 
 }  // namespace plexus

@@ -4,10 +4,15 @@
 // order (network.hpp).
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
-#include <queue>
 #include <tuple>
+#include <utility>
 #include <vector>
+
+#include "tools/sim/steady.hpp"
 
 namespace plexus {
 
@@ -30,25 +35,89 @@ struct SimEvent {
   double value = 0;     // kDeparture: bytes; kHead: duration; kFlowEnd, kTurn: version
 };
 
+/// A radix heap: times never go back, so that events to come lie in buckets by the highest bit in
+/// which their time differs from now, and are looked at again when a bucket's turn comes.
 class SimClock {
  public:
-  void add(const SimEvent& event) { queue_.push(event); }
-  [[nodiscard]] bool empty() const { return queue_.empty(); }
-  [[nodiscard]] double next_us() const { return queue_.top().time_us; }
+  /// Not before now_us().
+  void add(const SimEvent& event) {
+    if (event.time_us == now_us_) {
+      now_.push_back(event);
+      std::push_heap(now_.begin(), now_.end(), comes_later);
+    } else {
+      const uint64_t differs = bits_of(event.time_us) ^ bits_of(now_us_);
+      later_[static_cast<size_t>(std::bit_width(differs)) - 1].push_back(event);
+    }
+  }
+  [[nodiscard]] double now_us() const { return now_us_; }
+  /// Goes to the time of the next event; now, if there is one. False: there is none.
+  bool advance() {
+    if (!now_.empty()) {
+      return true;
+    }
+    const auto first = std::find_if(later_.begin(), later_.end(),
+                                    [](const auto& bucket) { return !bucket.empty(); });
+    if (first == later_.end()) {
+      return false;
+    }
+    moved_.swap(*first);
+    now_us_ =
+        std::min_element(moved_.begin(), moved_.end(), [](const SimEvent& a, const SimEvent& b) {
+          return a.time_us < b.time_us;
+        })->time_us;
+    for (const SimEvent& event : moved_) {
+      add(event);
+    }
+    moved_.clear();
+    return true;
+  }
+  /// Whether there is an event of this time.
+  [[nodiscard]] bool has_now() const { return !now_.empty(); }
   SimEvent take() {
-    const SimEvent event = queue_.top();
-    queue_.pop();
+    std::pop_heap(now_.begin(), now_.end(), comes_later);
+    const SimEvent event = now_.back();
+    now_.pop_back();
     return event;
+  }
+  /// All that is to come.
+  void mix_into(SimState& state) const {
+    for_all([&](const SimEvent& event) {
+      SimState one;
+      one.mix(event.time_us - now_us_);
+      one.mix(static_cast<uint64_t>(event.kind) << 32 | event.place);
+      one.mix(uint64_t{event.number});
+      one.mix(event.value);
+      state.add(one);
+    });
+  }
+  void skip(double us) {
+    SimClock shifted;
+    shifted.now_us_ = now_us_ + us;
+    for_all([&](SimEvent event) {
+      event.time_us += us;
+      shifted.add(event);
+    });
+    *this = std::move(shifted);
   }
 
  private:
-  struct Later {
-    bool operator()(const SimEvent& a, const SimEvent& b) const {
-      return std::tie(a.time_us, a.kind, a.place, a.number) >
-             std::tie(b.time_us, b.kind, b.place, b.number);
+  template <class Use>
+  void for_all(const Use& use) const {
+    std::for_each(now_.begin(), now_.end(), use);
+    for (const std::vector<SimEvent>& bucket : later_) {
+      std::for_each(bucket.begin(), bucket.end(), use);
     }
-  };
-  std::priority_queue<SimEvent, std::vector<SimEvent>, Later> queue_;
+  }
+  /// Of times, which are not negative, in their order.
+  static uint64_t bits_of(double time_us) { return std::bit_cast<uint64_t>(time_us); }
+  static bool comes_later(const SimEvent& a, const SimEvent& b) {
+    return std::tie(a.kind, a.place, a.number) > std::tie(b.kind, b.place, b.number);
+  }
+
+  double now_us_ = 0;
+  std::vector<SimEvent> now_;  // a heap
+  std::array<std::vector<SimEvent>, 64> later_;
+  std::vector<SimEvent> moved_;  // between buckets
 };
 
 }  // namespace plexus

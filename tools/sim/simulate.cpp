@@ -16,7 +16,14 @@
 namespace plexus {
 namespace {
 
-struct LaneState {
+/// A lane and where it is, together: it is what nearly every event looks at.
+struct alignas(64) LaneState {
+  const Step* steps = nullptr;
+  const uint32_t* connections = nullptr;  // SimLane's
+  const uint32_t* first = nullptr;
+  const Geometry* geometry = nullptr;
+  uint32_t step_count = 0;
+  uint32_t channel_lane = 0;  // index of the first lane of its rank and channel
   uint32_t loop = 0;
   uint32_t step = 0;
   bool is_busy = false;   // in a step, or waiting for the core with one that may begin
@@ -24,8 +31,14 @@ struct LaneState {
 };
 
 struct RankState {
+  uint32_t first_lane = 0;  // index of it
+  uint32_t lanes = 0;
+  uint32_t lanes_left = 0;  // of this call
   int call = 0;
-  size_t lanes_left = 0;       // of this call
+};
+
+/// A rank on its core.
+struct Seat {
   std::deque<uint32_t> ready;  // lanes that wait for the core
   size_t core = 0;
   size_t place = 0;  // among the core's ranks
@@ -41,11 +54,10 @@ struct CoreState {
   uint64_t version = 0;  // how often one has begun to run
 };
 
+/// Messages of a connection.
 struct ConnectionState {
-  uint64_t sent = 0;
-  uint64_t arrived = 0;
-  uint64_t taken = 0;
-  uint64_t released = 0;
+  uint32_t unreleased = 0;  // whose slots are not free
+  uint32_t arrived = 0;     // not taken yet
 };
 
 class Simulation {
@@ -60,11 +72,12 @@ class Simulation {
         faults_(faults),
         carrier_(network, fabric, watch, faults, &clock_),
         connections_(network.connections.size()),
-        ranks_(network.ranks.size()) {
-    for (const SimRank& rank : network.ranks) {
-      lanes_.emplace_back(rank.lanes.size());
-    }
+        ranks_(network.ranks.size()),
+        may_skip_(fabric == nullptr && faults == nullptr && !watch.on_slice &&
+                  network.job.cores == 0 && !network.job.exact_spans) {
+    add_lanes();
     if (job_.cores > 0) {
+      seats_.resize(ranks_.size());
       const int nodes = (network.nranks + job_.ranks_per_node - 1) / job_.ranks_per_node;
       cores_.resize(static_cast<size_t>(nodes) * static_cast<size_t>(job_.cores));
       place_on_cores();
@@ -73,18 +86,24 @@ class Simulation {
   }
 
   Result<SimResult> run() {
-    for (uint32_t rank = 0; rank < lanes_.size(); ++rank) {
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       begin_call(rank, 0);
     }
     carrier_.settle(0);
-    while (!clock_.empty()) {
-      const double now_us = clock_.next_us();
-      while (!clock_.empty() && clock_.next_us() == now_us) {
+    choose_pace();
+    while (clock_.advance()) {
+      const double now_us = clock_.now_us();
+      while (clock_.has_now()) {
         take(clock_.take());
       }
       carrier_.settle(now_us);
+      if (pace_ != nullptr && pace_->loop != pace_loop_) {
+        look_for_period();
+      }
     }
-    result_.wide_bytes = carrier_.wide_bytes();
+    for (const uint64_t payload_bytes : carrier_.wide_bytes()) {
+      result_.wide_bytes.push_back(static_cast<double>(payload_bytes) * wire_factor(job_.protocol));
+    }
     result_.time_us = *std::max_element(result_.rank_us.begin(), result_.rank_us.end());
     find_waits();
     if (!result_.waits.empty()) {
@@ -98,6 +117,24 @@ class Simulation {
   }
 
  private:
+  void add_lanes() {
+    for (size_t place = 0; place < ranks_.size(); ++place) {
+      const SimRank& rank = network_.ranks[place];
+      ranks_[place].first_lane = static_cast<uint32_t>(lanes_.size());
+      ranks_[place].lanes = static_cast<uint32_t>(rank.lanes.size());
+      for (const SimLane& lane : rank.lanes) {
+        const auto channel = static_cast<size_t>(lane.channel);
+        LaneState& state = lanes_.emplace_back();
+        state.steps = lane.steps->steps.data();
+        state.step_count = static_cast<uint32_t>(lane.steps->steps.size());
+        state.connections = lane.connections.data();
+        state.first = lane.first.data();
+        state.geometry = &network_.geometries[channel];
+        state.channel_lane = ranks_[place].first_lane + rank.first_lanes[channel];
+      }
+    }
+  }
+
   /// The ranks of a node go to its cores in turn, by number or shuffled.
   void place_on_cores() {
     std::vector<uint32_t> order(network_.ranks.size());
@@ -111,7 +148,7 @@ class Simulation {
     }
     for (size_t place = 0; place < order.size(); ++place) {
       const int rank = network_.ranks[place].rank;
-      RankState& state = ranks_[order[place]];
+      Seat& state = seats_[order[place]];
       state.core = static_cast<size_t>(rank / job_.ranks_per_node * job_.cores +
                                        rank % job_.ranks_per_node % job_.cores);
       state.place = cores_[state.core].ranks.size();
@@ -120,24 +157,21 @@ class Simulation {
   }
 
   void find_waits() {
-    for (uint32_t rank = 0; rank < lanes_.size(); ++rank) {
-      for (uint32_t lane = 0; lane < lanes_[rank].size(); ++lane) {
-        if (!has_ended(rank, lane) && is_after_done(rank, lane)) {
-          find_wait(rank, lane);
-        }
+    for_lanes([this](uint32_t rank, const LaneState& lane) {
+      if (!has_ended(lane) && is_after_done(lane)) {
+        find_wait(rank, lane);
       }
-    }
+    });
   }
 
-  void find_wait(uint32_t rank, uint32_t lane) {
-    const SimLane& one = lane_of(rank, lane);
-    const Step& step = step_of(rank, lane);
-    const uint32_t* const at = one.connections.data() + one.first[lanes_[rank][lane].step];
+  void find_wait(uint32_t rank, const LaneState& lane) {
+    const Step& step = step_of(lane);
+    const uint32_t* const at = connections_of(lane);
     for (int i = 0; i < step.receives + step.sends; ++i) {
       const SimConnection& connection = network_.connections[at[i]];
       const ConnectionState& state = connections_[at[i]];
       const bool receives = i < step.receives;
-      if (receives ? state.arrived == state.taken : state.sent - state.released >= kSlots) {
+      if (receives ? state.arrived == 0 : state.unreleased >= kSlots) {
         result_.waits.push_back(
             {.rank = network_.ranks[rank].rank,
              .peer = network_.ranks[receives ? connection.source : connection.target].rank,
@@ -147,25 +181,30 @@ class Simulation {
     }
   }
 
-  [[nodiscard]] const SimLane& lane_of(uint32_t rank, uint32_t lane) const {
-    return network_.ranks[rank].lanes[lane];
+  [[nodiscard]] LaneState& lane_at(uint32_t rank, uint32_t lane) {
+    return lanes_[ranks_[rank].first_lane + lane];
   }
-  [[nodiscard]] const Geometry& geometry_of(const SimLane& lane) const {
-    return network_.geometries[static_cast<size_t>(lane.channel)];
+  /// Calls `use` with each lane of a rank.
+  template <class Use>
+  void for_lanes_of(uint32_t rank, const Use& use) {
+    const RankState& state = ranks_[rank];
+    for (uint32_t lane = 0; lane < state.lanes; ++lane) {
+      use(lane, lanes_[state.first_lane + lane]);
+    }
   }
-  [[nodiscard]] const Step& step_of(uint32_t rank, uint32_t lane) const {
-    return lane_of(rank, lane).steps->steps[lanes_[rank][lane].step];
+  [[nodiscard]] static const Step& step_of(const LaneState& lane) { return lane.steps[lane.step]; }
+  /// Of the lane's next step, those to receive from first.
+  [[nodiscard]] static const uint32_t* connections_of(const LaneState& lane) {
+    return lane.connections + lane.first[lane.step];
   }
-  [[nodiscard]] bool has_ended(uint32_t rank, uint32_t lane) const {
-    const SimLane& one = lane_of(rank, lane);
-    return one.steps->steps.empty() || lanes_[rank][lane].loop >= geometry_of(one).loops;
+  [[nodiscard]] static bool has_ended(const LaneState& lane) {
+    return lane.step_count == 0 || lane.loop >= lane.geometry->loops;
   }
   /// Of the lane's next step.
-  [[nodiscard]] uint64_t bytes_of(uint32_t rank, uint32_t lane) const {
-    const Geometry& geometry = geometry_of(lane_of(rank, lane));
-    const uint32_t loop = lanes_[rank][lane].loop;
-    return job_.exact_spans ? step_bytes(geometry, step_of(rank, lane), loop, job_.element_bytes)
-                            : chunk_bytes(geometry, loop, job_.element_bytes);
+  [[nodiscard]] uint64_t bytes_of(const LaneState& lane) const {
+    return job_.exact_spans
+               ? step_bytes(*lane.geometry, step_of(lane), lane.loop, job_.element_bytes)
+               : chunk_bytes(*lane.geometry, lane.loop, job_.element_bytes);
   }
 
   void take(const SimEvent& event) {
@@ -184,7 +223,7 @@ class Simulation {
       }
       case SimEvent::Kind::kSlotFree: {
         const SimConnection& connection = network_.connections[event.number];
-        ++connections_[event.number].released;
+        --connections_[event.number].unreleased;
         wake(connection.source, connection.send_lane, event.time_us);
         break;
       }
@@ -204,16 +243,16 @@ class Simulation {
   }
 
   void begin_call(uint32_t rank, double now_us) {
-    for (uint32_t lane = 0; lane < lanes_[rank].size(); ++lane) {
-      lanes_[rank][lane] = {};
-      ranks_[rank].lanes_left += has_ended(rank, lane) ? 0 : 1;
-    }
+    for_lanes_of(rank, [&](uint32_t, LaneState& lane) {
+      lane.loop = lane.step = 0;
+      ranks_[rank].lanes_left += has_ended(lane) ? 0 : 1;
+    });
     start_lanes(rank, now_us);
   }
 
   /// All lanes of a rank have done the call.
   void end_lanes(uint32_t rank, double now_us) {
-    clock_.add({.time_us = now_us + job_.call_us,
+    clock_.add({.time_us = now_us + on_tick(job_.call_us),
                 .kind = SimEvent::Kind::kCallEnd,
                 .place = 0,
                 .number = rank});
@@ -239,19 +278,18 @@ class Simulation {
   void start_lanes(uint32_t rank, double now_us) {
     for (bool skipped = job_.exact_spans; skipped;) {
       skipped = false;
-      for (uint32_t lane = 0; lane < lanes_[rank].size(); ++lane) {
+      for_lanes_of(rank, [&](uint32_t, LaneState& lane) {
         skipped = skip_empty(rank, lane, now_us) || skipped;
-      }
+      });
     }
-    for (uint32_t lane = 0; lane < lanes_[rank].size(); ++lane) {
+    for (uint32_t lane = 0; lane < ranks_[rank].lanes; ++lane) {
       start_lane(rank, lane, now_us);
     }
   }
 
   /// Goes past a step that moves nothing. False: there is none now.
-  bool skip_empty(uint32_t rank, uint32_t lane, double now_us) {
-    if (lanes_[rank][lane].is_busy || has_ended(rank, lane) || !is_after_done(rank, lane) ||
-        bytes_of(rank, lane) > 0) {
+  bool skip_empty(uint32_t rank, LaneState& lane, double now_us) {
+    if (lane.is_busy || has_ended(lane) || !is_after_done(lane) || bytes_of(lane) > 0) {
       return false;
     }
     next_step(rank, lane, now_us);
@@ -260,21 +298,22 @@ class Simulation {
 
   /// Begins the lane's next step if it can begin, or queues it for the rank's core.
   void start_lane(uint32_t rank, uint32_t lane, double now_us) {
-    if (lanes_[rank][lane].is_busy || has_ended(rank, lane) || !may_begin(rank, lane)) {
+    LaneState& state = lane_at(rank, lane);
+    if (state.is_busy || has_ended(state) || !may_begin(state)) {
       return;
     }
-    lanes_[rank][lane].is_busy = true;
+    state.is_busy = true;
     if (job_.cores == 0) {
       begin_step(rank, lane, now_us);
       return;
     }
-    ranks_[rank].ready.push_back(lane);
+    seats_[rank].ready.push_back(lane);
     if (!core_of(rank).is_busy) {
       await_turn(rank, now_us);
     }
   }
 
-  [[nodiscard]] CoreState& core_of(uint32_t rank) { return cores_[ranks_[rank].core]; }
+  [[nodiscard]] CoreState& core_of(uint32_t rank) { return cores_[seats_[rank].core]; }
 
   /// A rank with something to do runs when the turns on its idle core come to it.
   void await_turn(uint32_t rank, double now_us) {
@@ -282,13 +321,13 @@ class Simulation {
     const size_t count = core.ranks.size();
     const double turn_us = count > 1 ? job_.turn_us : 0;
     const double round_us = static_cast<double>(count) * turn_us;
-    const size_t turns = (ranks_[rank].place + count - core.turn) % count;
+    const size_t turns = (seats_[rank].place + count - core.turn) % count;
     const double first_us = core.since_us + static_cast<double>(turns) * turn_us;
     const double rounds =
         round_us > 0 ? std::max(0.0, std::ceil((now_us - first_us) / round_us)) : 0;
     clock_.add({.time_us = std::max(now_us, first_us + rounds * round_us),
                 .kind = SimEvent::Kind::kTurn,
-                .place = static_cast<uint32_t>(ranks_[rank].place),
+                .place = static_cast<uint32_t>(seats_[rank].place),
                 .number = rank,
                 .value = static_cast<double>(core.version)});
   }
@@ -305,8 +344,8 @@ class Simulation {
   }
 
   void run_on_core(uint32_t rank, double now_us) {
-    const uint32_t lane = ranks_[rank].ready.front();
-    ranks_[rank].ready.pop_front();
+    const uint32_t lane = seats_[rank].ready.front();
+    seats_[rank].ready.pop_front();
     begin_step(rank, lane, now_us);
   }
 
@@ -319,7 +358,7 @@ class Simulation {
     if (!core.is_busy || core.ranks[core.turn] != rank) {
       return;  // its call ended with steps that moved nothing
     }
-    if (!ranks_[rank].ready.empty()) {
+    if (!seats_[rank].ready.empty()) {
       run_on_core(rank, now_us);
       return;
     }
@@ -329,7 +368,7 @@ class Simulation {
     core.since_us = now_us + (count > 1 ? job_.turn_us : 0);
     for (size_t i = 0; i < count; ++i) {
       const uint32_t next = core.ranks[(core.turn + i) % count];
-      if (!ranks_[next].ready.empty()) {
+      if (!seats_[next].ready.empty()) {
         await_turn(next, now_us);
         return;
       }
@@ -337,13 +376,11 @@ class Simulation {
   }
 
   void begin_step(uint32_t rank, uint32_t lane, double begin_us) {
-    LaneState& state = lanes_[rank][lane];
-    const SimLane& one = lane_of(rank, lane);
-    const Step& step = step_of(rank, lane);
+    LaneState& state = lane_at(rank, lane);
     const double duration_us =
-        duration_of(one, state, step, static_cast<double>(bytes_of(rank, lane))) +
+        duration_of(state, static_cast<double>(bytes_of(state))) +
         (faults_ == nullptr ? 0 : faults_->slow_us(network_.ranks[rank].rank));
-    const double end_us = begin_us + duration_us;
+    const double end_us = begin_us + on_tick(duration_us);
     if (watch_.on_slice) {
       watch_.on_slice({.rank = rank,
                        .lane = lane,
@@ -353,8 +390,8 @@ class Simulation {
                        .end_us = end_us});
     }
     state.has_sent = false;
-    if (const double early_us = early_of(one, state, step); early_us > 0) {
-      clock_.add({.time_us = std::max(begin_us, end_us - early_us),
+    if (const double early_us = early_of(state); early_us > 0) {
+      clock_.add({.time_us = std::max(begin_us, end_us - on_tick(early_us)),
                   .kind = SimEvent::Kind::kHandOver,
                   .place = lane,
                   .number = rank});
@@ -363,35 +400,29 @@ class Simulation {
         {.time_us = end_us, .kind = SimEvent::Kind::kStepEnd, .place = lane, .number = rank});
   }
 
-  [[nodiscard]] bool is_after_done(uint32_t rank, uint32_t lane) const {
-    const LaneState& state = lanes_[rank][lane];
-    const After& after = step_of(rank, lane).after;
+  [[nodiscard]] bool is_after_done(const LaneState& lane) const {
+    const After& after = step_of(lane).after;
     if (after.lane < 0) {
       return true;
     }
-    const uint32_t first =
-        network_.ranks[rank].first_lanes[static_cast<size_t>(lane_of(rank, lane).channel)];
-    const LaneState& other = lanes_[rank][first + static_cast<uint32_t>(after.lane)];
-    return other.loop > state.loop ||
-           (other.loop == state.loop && other.step > static_cast<uint32_t>(after.step));
+    const LaneState& other = lanes_[lane.channel_lane + static_cast<uint32_t>(after.lane)];
+    return other.loop > lane.loop ||
+           (other.loop == lane.loop && other.step > static_cast<uint32_t>(after.step));
   }
 
-  [[nodiscard]] bool may_begin(uint32_t rank, uint32_t lane) const {
-    if (!is_after_done(rank, lane)) {
+  [[nodiscard]] bool may_begin(const LaneState& lane) const {
+    if (!is_after_done(lane)) {
       return false;
     }
-    const SimLane& one = lane_of(rank, lane);
-    const Step& step = step_of(rank, lane);
-    const uint32_t* const at = one.connections.data() + one.first[lanes_[rank][lane].step];
+    const Step& step = step_of(lane);
+    const uint32_t* const at = connections_of(lane);
     for (int i = 0; i < step.receives; ++i) {
-      const ConnectionState& connection = connections_[at[i]];
-      if (connection.arrived == connection.taken) {
+      if (connections_[at[i]].arrived == 0) {
         return false;
       }
     }
     for (int i = step.receives; i < step.receives + step.sends; ++i) {
-      const ConnectionState& connection = connections_[at[i]];
-      if (connection.sent - connection.released >= kSlots) {
+      if (connections_[at[i]].unreleased >= kSlots) {
         return false;
       }
     }
@@ -399,28 +430,21 @@ class Simulation {
   }
 
   /// How long before its end a step hands its messages over.
-  [[nodiscard]] double early_of(const SimLane& lane,
-                                const LaneState& state,
-                                const Step& step) const {
-    return step.sends == 0 ? 0 : link_of(lane, state, step.receives).work.early_us;
+  [[nodiscard]] double early_of(const LaneState& lane) const {
+    const Step& step = step_of(lane);
+    return step.sends == 0 ? 0 : link_of(lane, step.receives).work.early_us;
   }
   /// Of the step's peer number `peer`.
-  [[nodiscard]] const SimLink& link_of(const SimLane& lane,
-                                       const LaneState& state,
-                                       int peer) const {
-    const uint32_t connection =
-        lane.connections[lane.first[state.step] + static_cast<uint32_t>(peer)];
-    return job_.link(network_.connections[connection].kind);
+  [[nodiscard]] const SimLink& link_of(const LaneState& lane, int peer) const {
+    return job_.link(network_.connections[connections_of(lane)[peer]].kind);
   }
 
-  [[nodiscard]] double duration_of(const SimLane& lane,
-                                   const LaneState& state,
-                                   const Step& step,
-                                   double bytes) const {
+  [[nodiscard]] double duration_of(const LaneState& lane, double bytes) const {
+    const Step& step = step_of(lane);
     const SimCosts& costs = job_.costs;
-    double duration_us = work_of(lane, state, step, bytes);
+    double duration_us = work_of(lane, bytes);
     for (int i = 0; i < step.receives + step.sends; ++i) {
-      duration_us += link_of(lane, state, i).message_us;
+      duration_us += link_of(lane, i).message_us;
     }
     const int operands =
         step.receives + (step.source != Buffer::kNone ? 1 : 0) + (step.accumulates ? 1 : 0);
@@ -433,21 +457,19 @@ class Simulation {
   }
 
   /// What was measured of messages as those of the step (SimWork).
-  [[nodiscard]] double work_of(const SimLane& lane,
-                               const LaneState& state,
-                               const Step& step,
-                               double bytes) const {
+  [[nodiscard]] double work_of(const LaneState& lane, double bytes) const {
+    const Step& step = step_of(lane);
     const auto node_bytes = static_cast<double>(job_.node_bytes);
     const bool combines = step.source != Buffer::kNone;
     const bool apart = step.target != Buffer::kNone && step.target != step.source;
     double work_us = 0;
     for (int i = 0; i < step.receives; ++i) {
-      const SimWork& work = link_of(lane, state, i).work;
+      const SimWork& work = link_of(lane, i).work;
       const SimCurve& curve = !combines ? work.recv : apart ? work.combine_apart : work.combine;
       work_us += curve.of_message(bytes, node_bytes, work.slot_bytes);
     }
     for (int i = step.receives; i < step.receives + step.sends; ++i) {
-      const SimWork& work = link_of(lane, state, i).work;
+      const SimWork& work = link_of(lane, i).work;
       // what arrives and has no target is made in the first slot that it leaves by
       const bool is_made_there =
           i == step.receives && step.receives > 0 && step.target == Buffer::kNone;
@@ -464,24 +486,23 @@ class Simulation {
   }
 
   void send_messages(uint32_t rank, uint32_t lane, double now_us) {
-    LaneState& state = lanes_[rank][lane];
-    const SimLane& one = lane_of(rank, lane);
-    const Step& step = step_of(rank, lane);
-    const uint32_t* const at = one.connections.data() + one.first[state.step];
+    LaneState& state = lane_at(rank, lane);
+    const Step& step = step_of(state);
+    const uint32_t* const at = connections_of(state);
     for (int i = step.receives; i < step.receives + step.sends; ++i) {
-      ++connections_[at[i]].sent;
+      ++connections_[at[i]].unreleased;
       ++result_.messages;
-      carrier_.send(at[i], static_cast<double>(bytes_of(rank, lane)), now_us);
+      carrier_.send(at[i], static_cast<double>(bytes_of(state)), now_us);
     }
     state.has_sent = true;
   }
 
   void end_step(uint32_t rank, uint32_t lane, double now_us) {
-    const SimLane& one = lane_of(rank, lane);
-    const Step& step = step_of(rank, lane);
-    const uint32_t* const at = one.connections.data() + one.first[lanes_[rank][lane].step];
+    LaneState& state = lane_at(rank, lane);
+    const Step& step = step_of(state);
+    const uint32_t* const at = connections_of(state);
     for (int i = 0; i < step.receives; ++i) {
-      ++connections_[at[i]].taken;
+      --connections_[at[i]].arrived;
       if (network_.connections[at[i]].kind != SimLinkKind::kWide) {
         clock_.add({.time_us = now_us + carrier_.latency_us(at[i]),
                     .kind = SimEvent::Kind::kSlotFree,
@@ -489,27 +510,138 @@ class Simulation {
                     .number = at[i]});
       }
     }
-    if (!lanes_[rank][lane].has_sent) {
+    if (!state.has_sent) {
       send_messages(rank, lane, now_us);
     }
-    lanes_[rank][lane].is_busy = false;
-    next_step(rank, lane, now_us);
+    state.is_busy = false;
+    next_step(rank, state, now_us);
     if (ranks_[rank].lanes_left > 0) {
       start_lanes(rank, now_us);
       leave_core(rank, now_us);
     }
   }
 
-  void next_step(uint32_t rank, uint32_t lane, double now_us) {
-    LaneState& state = lanes_[rank][lane];
-    if (++state.step < lane_of(rank, lane).steps->steps.size()) {
+  void next_step(uint32_t rank, LaneState& lane, double now_us) {
+    if (++lane.step < lane.step_count) {
       return;
     }
-    state.step = 0;
-    ++state.loop;
-    if (has_ended(rank, lane) && --ranks_[rank].lanes_left == 0) {
+    lane.step = 0;
+    ++lane.loop;
+    if (has_ended(lane) && --ranks_[rank].lanes_left == 0) {
       end_lanes(rank, now_us);
     }
+  }
+
+  /// Calls `use` with each lane that has steps, and its rank.
+  template <class Use>
+  void for_lanes(const Use& use) {
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      for_lanes_of(rank, [&](uint32_t, LaneState& lane) {
+        if (lane.step_count > 0) {
+          use(rank, lane);
+        }
+      });
+    }
+  }
+  [[nodiscard]] size_t channel_of(const LaneState& lane) const {
+    return static_cast<size_t>(lane.geometry - network_.geometries.data());
+  }
+
+  /// States are compared whenever the lane with the most loops ahead ends one, where a skip is
+  /// exact (steady.hpp), nobody wants to see every slice, and there is much to skip.
+  void choose_pace() {
+    constexpr uint32_t kLoopsMin = 8;
+    pace_ = nullptr;
+    steady_.forget();
+    if (!may_skip_) {
+      return;
+    }
+    uint32_t most = kLoopsMin;
+    for_lanes([&](uint32_t, const LaneState& lane) {
+      const uint32_t left = lane.geometry->loops - lane.loop;
+      if (left > most) {
+        most = left;
+        pace_ = &lane;
+        pace_loop_ = lane.loop;
+      }
+    });
+  }
+
+  void look_for_period() {
+    pace_loop_ = pace_->loop;
+    SimProgress now = progress();
+    switch (steady_.look(state_at(now))) {
+      case SteadyState::Found::kNothing:
+        break;
+      case SteadyState::Found::kGivenUp:
+        pace_ = nullptr;
+        break;
+      case SteadyState::Found::kBegin:
+        period_begin_ = std::move(now);
+        break;
+      case SteadyState::Found::kEnd:
+        skip_periods(now);
+        choose_pace();
+        break;
+    }
+  }
+
+  [[nodiscard]] SimProgress progress() {
+    SimProgress now{.time_us = clock_.now_us(),
+                    .loops = std::vector<uint32_t>(network_.geometries.size()),
+                    .messages = result_.messages,
+                    .events = result_.events,
+                    .wide_bytes = carrier_.wide_bytes()};
+    for_lanes([&](uint32_t, const LaneState& lane) { now.loops[channel_of(lane)] = lane.loop; });
+    return now;
+  }
+
+  /// All that decides what comes, relative to `now`.
+  [[nodiscard]] SimState state_at(const SimProgress& now) {
+    SimState state;
+    for_lanes([&](uint32_t, const LaneState& lane) {
+      state.mix(uint64_t{lane.loop - now.loops[channel_of(lane)]} << 32 | lane.step);
+      state.mix((lane.is_busy ? 2U : 0U) | (lane.has_sent ? uint64_t{1} : 0U));
+    });
+    for (const RankState& rank : ranks_) {
+      state.mix(static_cast<uint64_t>(rank.call) << 32 | rank.lanes_left);
+    }
+    for (const ConnectionState& connection : connections_) {
+      state.mix(uint64_t{connection.unreleased} << 32 | connection.arrived);
+    }
+    carrier_.mix_into(state, now.time_us);
+    clock_.mix_into(state);
+    return state;
+  }
+
+  /// A period has ended at `now`: skips as many as there are before a lane's last loop.
+  void skip_periods(const SimProgress& now) {
+    const SimProgress& begin = period_begin_;
+    const double period_us = now.time_us - begin.time_us;
+    const auto loops_of = [&](const LaneState& lane) {
+      return now.loops[channel_of(lane)] - begin.loops[channel_of(lane)];
+    };
+    auto periods = static_cast<uint64_t>((kExactUsMax - now.time_us) / period_us);
+    for_lanes([&](uint32_t, const LaneState& lane) {
+      const uint32_t next = lane.loop + 1;
+      if (loops_of(lane) > 0) {
+        const uint32_t left = lane.geometry->loops - std::min(lane.geometry->loops, next + 1);
+        periods = std::min<uint64_t>(periods, left / loops_of(lane));
+      }
+    });
+    for_lanes([&](uint32_t, LaneState& lane) {
+      lane.loop += static_cast<uint32_t>(periods) * loops_of(lane);
+    });
+    std::vector<uint64_t> wide_bytes;
+    for (size_t place = 0; place < now.wide_bytes.size(); ++place) {
+      wide_bytes.push_back(periods * (now.wide_bytes[place] - begin.wide_bytes[place]));
+    }
+    result_.messages += periods * (now.messages - begin.messages);
+    result_.events += periods * (now.events - begin.events);
+    result_.events_skipped += periods * (now.events - begin.events);
+    const double skipped_us = static_cast<double>(periods) * period_us;
+    carrier_.skip(skipped_us, wide_bytes);
+    clock_.skip(skipped_us);
   }
 
   const SimNetwork& network_;
@@ -519,10 +651,16 @@ class Simulation {
   SimClock clock_;
   SimCarrier carrier_;
   std::vector<ConnectionState> connections_;
-  std::vector<std::vector<LaneState>> lanes_;  // [ranks]
+  std::vector<LaneState> lanes_;  // of all ranks
   std::vector<RankState> ranks_;
+  std::vector<Seat> seats_;       // [ranks], with cores
   std::vector<CoreState> cores_;  // [nodes][cores of each]
   SimResult result_;
+  bool may_skip_;
+  const LaneState* pace_ = nullptr;  // nullptr: no periods are looked for
+  uint32_t pace_loop_ = 0;
+  SteadyState steady_;
+  SimProgress period_begin_;
 };
 
 }  // namespace

@@ -46,6 +46,7 @@ struct SimResult {
   double time_us = 0;     // of the last rank; infinite if one never ends
   uint64_t messages = 0;  // of all ranks in the network
   uint64_t events = 0;
+  uint64_t events_skipped = 0;     // of these, in periods that repeat (steady.hpp)
   std::vector<double> rank_us;     // [SimNetwork::ranks] when each has done its part
   std::vector<double> wide_bytes;  // likewise: sent to other datacenters
   std::vector<SimWait> waits;      // of lanes that never end, since a link is cut
