@@ -388,6 +388,18 @@ Result<void> check_choices(const Config& config) {
   return ok();
 }
 
+/// PLEXUS_TRACE is a setting of the profiler plugin that it calls for, read there from the
+/// environment.
+void add_trace(Config& config) {
+  const auto lock = hold_environment();
+  const char* const file = std::getenv("PLEXUS_TRACE");
+  std::string& plugins = config.profiler_plugin;
+  if (file != nullptr && *file != '\0' &&
+      ("," + plugins + ",").find(",trace,") == std::string::npos) {
+    plugins += plugins.empty() ? "trace" : ",trace";
+  }
+}
+
 }  // namespace
 
 std::span<const Setting> settings() {
@@ -449,6 +461,7 @@ Result<Config> read_config() {
     PLEXUS_TRY(read_old_name(old, config));
   }
   PLEXUS_TRY(check_choices(config));
+  add_trace(config);
   return config;
 }
 

@@ -20,7 +20,7 @@ EXPECTED = {
     "development": (r"include/(nccl|plexus)\.h", r"include/plexus/plexus_\w+\.h", r"lib/lib(plexus|nccl)\.so",
                     r"lib/cmake/Plexus/Plexus\w+(-\w+)?\.cmake", r"lib/pkgconfig/plexus\.pc",
                     r"share/plexus/template-net/\w+\.(c|txt)", r"share/plexus/examples/\w+\.c"),
-    "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so",),
+    "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so", r"lib/plexus/libnccl-profiler-trace\.so"),
     "tools": (r"bin/plexus(-cluster)?", r"lib/plexus/libplexus-cudart-stub-[\d.]+\.so"),
 }
 

@@ -6,10 +6,12 @@ import json
 import os
 import pathlib
 import re
+import sys
 import tempfile
 
 import job
 
+LIBRARY = str(pathlib.Path(os.environ.get("PLEXUS_TEST_LIB_DIR", "build/dev/lib")) / "libplexus.so")
 FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
 GROUP, COLL, P2P, OP, STEP, KERNEL_CHANNEL, GROUP_API, COLL_API, P2P_API = 1, 2, 4, 8, 16, 64, 256, 512, 1024
 SIZES = ["-b", "1M", "-e", "1M", "-n", "2", "-w", "1", *job.limit(50)]
@@ -33,7 +35,7 @@ class Profiler(job.Test):
     def run_profiled(self, profilers, collective="all_reduce", mode="procs", sizes=SIZES, **environment):
         return self.run_perf(collective, *sizes, "--ranks", 2, "--mode", mode, NCCL_PROFILER_PLUGIN=profilers,
                              PLEXUS_PLUGIN_PATH=FOLDER, PROFILER_FIXTURE_FILE=str(self.folder / "events"),
-                             CHROME_TRACE=str(self.folder / "trace"), **environment)
+                             **environment)
 
     def read(self, path):
         """Events by id; checks that calls come in an order that makes sense."""
@@ -183,8 +185,8 @@ class Profiler(job.Test):
             self.assertEqual({event.type for event in self.read(path).values()}, {GROUP_API})
 
     def test_several_at_once(self):
-        self.run_profiled("recorder-v4,chrome,recorder-v6", sizes=["-b", "64K", "-e", "64K", "-n", "1", "-w", "0"],
-                          PROFILER_FIXTURE_MASK=str(COLL))
+        self.run_profiled("recorder-v4,trace,recorder-v6", sizes=["-b", "64K", "-e", "64K", "-n", "1", "-w", "0"],
+                          PROFILER_FIXTURE_MASK=str(COLL), PLEXUS_TRACE=str(self.folder / "trace"))
         self.assertEqual(len(list(self.folder.glob("trace.*.json"))), 2)
 
     def test_one_that_fails_is_told_once_and_switched_off(self):
@@ -205,18 +207,68 @@ class Profiler(job.Test):
                 self.assertNotEqual(ended.returncode, 0)
                 self.assertIn(says, ended.stderr)
 
-    def test_the_example_writes_a_chrome_trace(self):
-        self.run_profiled("chrome", **OVER_NET)
-        traces = list(self.folder.glob("trace.*.json"))
-        self.assertEqual(len(traces), 2)
-        for path in traces:
-            names = [event["name"] for event in json.loads(path.read_text())]
+    def trace(self, collective="all_reduce", sizes=SIZES, ranks=2, **environment):
+        """The files of a traced run, that of rank 0 first."""
+        for old in self.folder.glob("trace.*.json"):
+            old.unlink()
+        self.run_perf(collective, *sizes, "--ranks", ranks, "--mode", "procs", PLEXUS_TRACE=str(self.folder / "trace"), **environment)
+        traces = {json.loads(path.read_text())[0]["pid"]: path for path in self.folder.glob("trace.*.json")}
+        self.assertEqual(sorted(traces), list(range(ranks)))
+        return [traces[rank] for rank in range(ranks)]
+
+    def test_a_run_is_traced(self):
+        for path in self.trace(**OVER_NET):
+            events = json.loads(path.read_text())
+            names = [event["name"] for event in events]
             self.assertIn("AllReduce 262144", names)
             self.assertIn("message 0", names)
+            for event in events:
+                self.assertEqual(event["ph"], "X")
+                self.assertGreaterEqual(event["dur"], 0)
+
+    def test_a_trace_beside_that_of_the_simulator_has_the_same_ranks(self):
+        real = [json.loads(path.read_text()) for path in self.trace()]
+        ended = self.start([job.PLEXUS, "sim", "all_reduce", "--ranks", "2", "-b", "1M", "--algo", "ring", "--trace", "-"]).end(60)
+        simulated = [event for event in json.loads(ended.stdout)["traceEvents"] if event["ph"] == "X"]
+        self.assertEqual({event["pid"] for event in simulated}, {event["pid"] for events in real for event in events})
+        self.assertTrue(all({"name", "ts", "dur", "tid", "args"} <= set(event) for event in [*simulated, *real[0]]))
+
+    def test_a_trace_goes_on_with_the_next_communicator(self):
+        program = """
+import ctypes, os
+library = ctypes.CDLL(os.environ["PLEXUS_TEST_LIBRARY"])
+comm, values = ctypes.c_void_p(), (ctypes.c_float * 8)()
+for count in (3, 5, 7):
+    assert library.ncclCommInitAll(ctypes.byref(comm), 1, None) == 0
+    assert library.ncclAllReduce(values, values, ctypes.c_size_t(count), 7, 0, comm, None) == 0
+    assert library.ncclCommDestroy(comm) == 0
+"""
+        ended = self.start([sys.executable, "-c", program], PLEXUS_TRACE=str(self.folder / "trace"), NCCL_DEBUG="WARN",
+                           PLEXUS_TEST_LIBRARY=LIBRARY).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        trace, = self.folder.glob("trace.*.json")
+        calls = [event["args"]["count"] for event in json.loads(trace.read_text()) if "collective" in event["args"]]
+        self.assertEqual(calls, [3, 5, 7])
+
+    def test_a_trace_that_cannot_be_written_is_told(self):
+        ended = self.start(job.perf("all_reduce", *SIZES, "--ranks", 2, "--mode", "procs"), PLEXUS_TRACE=str(self.folder / "absent/trace"),
+                           NCCL_DEBUG="WARN").end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertIn("absent/trace", ended.stdout + ended.stderr)
+        self.assertIn("set PLEXUS_TRACE", ended.stdout + ended.stderr)
+
+    def totals(self, *workloads):
+        """What the simulator says of each."""
+        totals = []
+        for workload in workloads:
+            ended = self.start([job.PLEXUS, "sim", "--workload", str(workload), "--ranks", "16", "--tuner", "none", "--json", "-"]).end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            totals.append(json.loads(ended.stdout)["best_us"])
+            self.assertGreater(totals[-1], 0)
+        return totals
 
     def test_a_recorded_run_is_a_workload_of_the_simulator(self):
-        self.run_profiled("chrome", collective="all_gather", sizes=["-b", "64K", "-e", "64K", "-n", "2", "-w", "0", *job.limit(50)])
-        trace = next(path for path in self.folder.glob("trace.*.json") if '"pid":0' in path.read_text())
+        trace = self.trace("all_gather", ["-b", "64K", "-e", "64K", "-n", "2", "-w", "0", *job.limit(50)])[0]
         recorded = [event["args"] for event in json.loads(trace.read_text()) if "collective" in event["args"]]
         gathers = [about for about in recorded if about["collective"] == "AllGather"]
         self.assertEqual({(about["count"], about["nranks"], about["datatype"]) for about in gathers}, {(8192, 2, "ncclFloat32")})
@@ -226,13 +278,8 @@ class Profiler(job.Test):
         by_hand.write_text(json.dumps({"calls": [
             {"collective": names[about["collective"]][0],
              "bytes": about["count"] * sizes[about["datatype"]] * names[about["collective"]][1]} for about in recorded]}))
-        totals = []
-        for workload in (trace, by_hand):
-            ended = self.start([job.PLEXUS, "sim", "--workload", str(workload), "--ranks", "16", "--tuner", "none", "--json", "-"]).end(60)
-            self.assertEqual(ended.returncode, 0, ended.stderr)
-            totals.append(json.loads(ended.stdout))
-        self.assertGreater(totals[0]["best_us"], 0)
-        self.assertAlmostEqual(totals[0]["best_us"], totals[1]["best_us"], places=6)
+        of_trace, expected = self.totals(trace, by_hand)
+        self.assertAlmostEqual(of_trace, expected, places=6)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 
 import tree
 
-PLUGIN_ENTRY = re.compile(r"^(plexus_plugin_query|plexus_collnet_query|nccl[A-Z]\w*Plugin_v\d+)$")
+PLUGIN_ENTRY = re.compile(r"^(plexus_plugin_query|plexus_collnet_query|nccl[A-Z]\w*Plugin_v\d+|ncclProfiler_v\d+)$")
 # Defined in every shared object by some linkers and sanitizers; not part of an interface.
 LINKER = re.compile(r"^(_init|_fini|_edata|_end|__bss_start|__(asan|ubsan|tsan|odr_asan)\w*)")
 

@@ -19,6 +19,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugins/net-ofi": ["plugin-api", "plugins/support", "security"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
     "plugins/tuner-online": ["plugin-api", "plugins/support", "plugins/tuner-default"],
+    "plugins/profiler-trace": ["plugin-api"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
     "plugins/collnet-aggregator": ["plugin-api", "plugins/support", "security"],
     "kernels/layout": [],

@@ -127,6 +127,20 @@ TEST_F(ConfigTest, NamesValueOriginAndWhatItTakesWhenAValueMakesNoSense) {
               AllOf(HasSubstr("NCCL_COMM_BLOCKING=2"), HasSubstr(file)));
 }
 
+TEST_F(ConfigTest, ATraceAsksForItsProfiler) {
+  EXPECT_EQ(read().profiler_plugin, "");
+  setenv("PLEXUS_TRACE", "", 1);
+  EXPECT_EQ(read().profiler_plugin, "");
+  setenv("PLEXUS_TRACE", "/tmp/trace", 1);
+  EXPECT_EQ(read().profiler_plugin, "trace");
+  for (const auto& [plugins, all] : {std::pair{"inspector", "inspector,trace"},
+                                     {"a,trace", "a,trace"},
+                                     {"none", "none,trace"}}) {
+    setenv("NCCL_PROFILER_PLUGIN", plugins, 1);
+    EXPECT_EQ(read().profiler_plugin, all);
+  }
+}
+
 TEST_F(ConfigTest, TakesAnEmptyValueForNone) {
   setenv("NCCL_BUFFSIZE", "", 1);
   EXPECT_EQ(read().buffsize_bytes, 0);
