@@ -14,6 +14,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (call.bytes == 0 || call.bytes > kBytesMax || call.times == 0) {
         std::abort();
       }
+      uint64_t bytes = call.exchanges.empty() ? call.bytes : 0;
+      for (const plexus::WorkloadExchange& each : call.exchanges) {
+        if (each.distance == 0 || each.bytes == 0 || each.bytes > kBytesMax) {
+          std::abort();
+        }
+        bytes += each.bytes;
+      }
+      if (bytes != call.bytes) {
+        std::abort();
+      }
     }
   }
   return 0;

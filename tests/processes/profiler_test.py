@@ -267,6 +267,26 @@ for count in (3, 5, 7):
             self.assertGreater(totals[-1], 0)
         return totals
 
+    def test_recorded_sends_and_receives_are_a_workload_of_the_simulator(self):
+        trace = self.trace("sendrecv", ["-b", "64K", "-e", "64K", "-n", "2", "-w", "0", *job.limit(50)])[0]
+        recorded = [event["args"] for event in json.loads(trace.read_text())]
+        groups = {}
+        for about in recorded:
+            if "p2p" in about:
+                groups.setdefault(about["group"], []).append((about["p2p"], about["peer"], about["count"], about["datatype"]))
+        exchanges = [sorted(group) for group in groups.values() if len(group) == 2 and group[0][2] == 16384]
+        self.assertGreaterEqual(len(exchanges), 2)
+        for group in exchanges:
+            self.assertEqual(group, [("Recv", 1, 16384, "ncclFloat32"), ("Send", 1, 16384, "ncclFloat32")])
+        only = self.folder / "only.json"
+        events = [event for event in json.loads(trace.read_text())
+                  if event["args"].get("count") == 16384 and "p2p" in event["args"]]
+        only.write_text(json.dumps(events))
+        by_hand = self.folder / "calls.json"
+        by_hand.write_text(json.dumps({"calls": [{"exchange": [{"distance": 1, "bytes": 65536, "wraps": True}], "times": len(exchanges)}]}))
+        of_trace, expected = self.totals(only, by_hand)
+        self.assertAlmostEqual(of_trace, expected, places=6)
+
     def test_a_recorded_run_is_a_workload_of_the_simulator(self):
         trace = self.trace("all_gather", ["-b", "64K", "-e", "64K", "-n", "2", "-w", "0", *job.limit(50)])[0]
         recorded = [event["args"] for event in json.loads(trace.read_text()) if "collective" in event["args"]]

@@ -58,6 +58,23 @@ class TunerResearch(job.Test):
         self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1))
         self.assertIn("call 0", ended.stderr)
 
+    def test_a_pipeline_sends_between_its_stages(self):
+        workload = self.folder / "pipeline.json"
+        ahead, back = {"distance": 8, "bytes": 4 << 20}, {"distance": -8, "bytes": 4 << 20}
+        workload.write_text(json.dumps({"calls": [{"exchange": [ahead], "times": 16}, {"exchange": [ahead, back], "times": 48},
+                                                  {"collective": "all_reduce", "bytes": 1 << 20, "times": 2}]}))
+        cluster = ("--ranks", 32, "--ranks-per-node", 8, "--tuner", "default,none")
+        total = self.sim("--workload", workload, *cluster)
+        message_us = (4 << 20) / 25_000
+        expected = 16 * (2 + message_us) + 48 * (2 + 2 * message_us)  # stages in the middle send two, through one port
+        rows = {row["policy"]: row["time_us"] for row in self.sim("all_reduce", "-b", "1M", *cluster)}
+        for policy, time_us in total["policies"].items():
+            self.assertAlmostEqual(time_us, expected + 2 * rows[policy], delta=0.01)
+        workload.write_text('{"calls": [{"exchange": [{"distance": 0, "bytes": 8}]}]}')
+        ended = self.start([job.PLEXUS, "sim", "--workload", str(workload), "--tuner", "none"]).end(60)
+        self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1))
+        self.assertIn("call 0", ended.stderr)
+
     def test_a_policy_goes_from_the_simulator_to_a_real_run(self):
         rows = self.sim("all_reduce", "--ranks", 64, "-b", "1K", "--tuner", "default,csv", **self.csv)
         self.assertEqual({row["policy"]: row["chosen"] for row in rows}["csv"], "doubling")

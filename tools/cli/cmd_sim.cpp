@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -283,14 +284,24 @@ Result<void> run_workload(const SimOptions& options, const Fabric* fabric) {
     return std::move(calls).error().with_context(options.workload);
   }
   PLEXUS_TRY(policies, Policies::open(options, fabric));
-  std::map<std::pair<Collective, uint64_t>, uint64_t> times;
+  std::map<std::tuple<Collective, std::vector<WorkloadExchange>, uint64_t>, uint64_t> times;
   for (const WorkloadCall& call : calls.value()) {
-    times[{call.collective, call.bytes}] += call.times;
+    times[{call.collective, call.exchanges, call.bytes}] += call.times;
   }
   std::map<std::string, double> total_us;  // by policy
   double best_us = 0;
   for (const auto& [call, count] : times) {
-    PLEXUS_TRY(size, policies.compare(call.first, call.second));
+    const auto& [collective, exchanges, bytes] = call;
+    if (!exchanges.empty()) {
+      PLEXUS_TRY(row, simulate_exchanges(options, exchanges, fabric));
+      PLEXUS_TRY(row.check_ends());
+      best_us += static_cast<double>(count) * row.result.time_us;
+      for (const std::string& policy : options.tuners) {
+        total_us[policy] += static_cast<double>(count) * row.result.time_us;
+      }
+      continue;
+    }
+    PLEXUS_TRY(size, policies.compare(collective, bytes));
     best_us += static_cast<double>(count) * size.best.result.time_us;
     for (const PolicyRow& row : size.rows) {
       total_us[row.policy] += row.time_us(count);

@@ -2,6 +2,8 @@
 #include "tools/sim/model.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "core/schedule/partition.hpp"
 
@@ -22,10 +24,43 @@ uint64_t step_bytes(const Geometry& geometry,
   return span_of(geometry, 0, static_cast<uint32_t>(chunk), loop).count * element_bytes;
 }
 
+Program program_of(const SimExchange& exchange, int rank, int nranks) {
+  Program both{.rank = rank, .nranks = nranks, .chunks = 1, .lanes = {}, .peers = {}};
+  std::vector<int> ring(static_cast<size_t>(nranks));
+  std::iota(ring.begin(), ring.end(), 0);
+  const auto add = [&](const char* end, int peer) {
+    if (exchange.wraps) {
+      peer = (peer % nranks + nranks) % nranks;
+    }
+    if (peer < 0 || peer >= nranks || peer == rank) {
+      return;
+    }
+    Program one = program_of(*find_algorithm(end), {.rank = rank, .ring = ring, .root = peer});
+    for (Lane& lane : one.lanes) {
+      for (Step& step : lane.steps) {
+        step.peers_first += static_cast<int>(both.peers.size());
+      }
+      both.lanes.push_back(std::move(lane));
+    }
+    both.peers.insert(both.peers.end(), one.peers.begin(), one.peers.end());
+  };
+  add("send", rank + exchange.distance);
+  add("recv", rank - exchange.distance);
+  return both;
+}
+
 Geometry geometry_of(const SimJob& job, const Program& program, int channel) {
   const uint32_t slot_bytes = uses_lines(job.protocol)
                                   ? std::min(job.slot_bytes, payload_bytes_max(job.protocol))
                                   : job.slot_bytes;
+  if (!job.exchanges.empty()) {
+    return compute_partition({.collective = Collective::kSend,
+                              .count = job.exchanges[static_cast<size_t>(channel)].count,
+                              .element_bytes = job.element_bytes,
+                              .nranks = job.nranks,
+                              .chunks = program.chunks,
+                              .slot_bytes = slot_bytes});
+  }
   return compute_partition({.collective = job.algorithm->collective,
                             .count = job.count,
                             .element_bytes = job.element_bytes,

@@ -39,8 +39,18 @@ struct SimCosts {
   double copy_us_per_byte = 0;    // of a local copy
 };
 
+/// Each rank sends so many elements to the one `distance` further, and receives as many from the
+/// one as much before.
+struct SimExchange {
+  int distance = 1;
+  bool wraps = false;  // the last ranks send to the first; else to nobody
+  uint64_t count = 0;
+};
+
 struct SimJob {
   const Algorithm* algorithm = nullptr;
+  // A group of sends and receives, one of these by each channel, in place of an algorithm.
+  std::vector<SimExchange> exchanges = {};
   int nranks = 2;
   int ranks_per_node = 1;
   uint64_t count = 0;  // as in Task
@@ -95,6 +105,9 @@ uint64_t step_bytes(const Geometry& geometry,
                     const Step& step,
                     uint32_t loop,
                     uint32_t element_bytes);
+
+/// What `rank` does of an exchange.
+Program program_of(const SimExchange& exchange, int rank, int nranks);
 
 /// The elements of `job` that `channel` moves, as the library divides them.
 Geometry geometry_of(const SimJob& job, const Program& program, int channel);

@@ -60,13 +60,15 @@ class Recorder {
     for (int channel = 0; channel < job_.channels; ++channel) {
       const ChannelOrder& order = orders_[static_cast<size_t>(channel) % orders_.size()];
       view.programs.push_back(std::make_unique<Program>(
-          program_of(*job_.algorithm, {.rank = rank,
-                                       .ring = order.ring,
-                                       .root = job_.root,
-                                       .variant = channel % job_.algorithm->variants,
-                                       .nodes = order.nodes,
-                                       .datacenters = order.datacenters,
-                                       .above = order.above})));
+          !job_.exchanges.empty()
+              ? program_of(job_.exchanges[static_cast<size_t>(channel)], rank, job_.nranks)
+              : program_of(*job_.algorithm, {.rank = rank,
+                                             .ring = order.ring,
+                                             .root = job_.root,
+                                             .variant = channel % job_.algorithm->variants,
+                                             .nodes = order.nodes,
+                                             .datacenters = order.datacenters,
+                                             .above = order.above})));
       const Program& program = *view.programs.back();
       for (const Lane& lane : program.lanes) {
         auto& places = view.places.emplace_back();
@@ -389,8 +391,9 @@ Result<SimNetwork> make_shifted_network(const Recorder& recorder, const Shift& s
 }
 
 Result<void> check(const SimJob& job) {
-  if (job.nranks < 2 || job.nranks > job.algorithm->nranks_max ||
-      job.algorithm->network_cost != nullptr || is_point_to_point(job.algorithm->collective)) {
+  if (job.exchanges.empty() &&
+      (job.nranks < 2 || job.nranks > job.algorithm->nranks_max ||
+       job.algorithm->network_cost != nullptr || is_point_to_point(job.algorithm->collective))) {
     return fail(Code::kInvalidArgument, "{} cannot be simulated on {} ranks", job.algorithm->name,
                 job.nranks);
   }
@@ -434,7 +437,8 @@ Result<SimNetwork> make_symmetric_network(const SimJob& job, size_t steps_record
     return fail(Code::kInvalidArgument,
                 "{} on {} ranks has about {} steps, which differ from rank to rank: at most {} can "
                 "be looked at",
-                job.algorithm->name, job.nranks, steps, kStepsMax);
+                job.exchanges.empty() ? job.algorithm->name : "an exchange", job.nranks, steps,
+                kStepsMax);
   }
   std::vector<std::vector<End>> ends;
   std::vector<Signature> looks;

@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/units.hpp"
 #include "core/datacenter/datacenter_map.hpp"
 #include "core/schedule/partition.hpp"
 #include "core/topo/join.hpp"
@@ -142,6 +143,54 @@ Result<void> check_calibration(const SimOptions& options) {
   return ok();
 }
 
+/// `job`, with what else the options say.
+Result<SimRow> simulate_job(const SimOptions& options,
+                            SimJob job,
+                            uint64_t bytes,
+                            const Fabric* fabric) {
+  PLEXUS_TRY(check_calibration(options));
+  if (options.scatters.has_value()) {
+    if (job.datacenters.empty() || job.nranks % job.ranks_per_node != 0) {
+      return fail(Code::kInvalidArgument,
+                  "--scatter: expects several datacenters (--dcs), and as many ranks on each node");
+    }
+    PLEXUS_TRY(orders, join_orders(options, job));
+    job.orders = std::move(orders);
+  }
+  PLEXUS_TRY(network, needs_all_ranks(options, job, fabric) ? make_network(job)
+                                                            : make_symmetric_network(job));
+  SimTrace trace(network, fabric);
+  const SimFaults* const faults = options.faults.has_value() ? &*options.faults : nullptr;
+  double others_us = 0;
+  const uint32_t orders = shares_cores(job) ? kOrders : 1;
+  for (uint32_t order = 1; order < orders; ++order) {
+    network.job.shuffle = order;
+    PLEXUS_TRY(other, simulate(network, fabric, {}, faults));
+    others_us += other.time_us;
+  }
+  network.job.shuffle = orders > 1 ? orders : 0;
+  PLEXUS_TRY(result,
+             simulate(network, fabric, options.trace.empty() ? SimWatch{} : trace.watch(), faults));
+  if (!options.trace.empty()) {
+    PLEXUS_TRY(write_output(options.trace, trace.format()));
+  }
+  result.time_us = (result.time_us + others_us) / orders / options.calls;
+  std::vector<double> by_node(
+      static_cast<size_t>((job.nranks + job.ranks_per_node - 1) / job.ranks_per_node));
+  for (int rank = 0; rank < job.nranks; ++rank) {
+    const auto place = static_cast<size_t>(rank);
+    by_node[place / static_cast<size_t>(job.ranks_per_node)] +=
+        result.wide_bytes[network.class_of.empty() ? place : network.class_of[place]];
+  }
+  return SimRow{
+      .bytes = bytes,
+      .algorithm = job.algorithm->family,
+      .channels = job.channels,
+      .result = std::move(result),
+      .simulated = network.ranks.size(),
+      .node_wide_bytes = *std::max_element(by_node.begin(), by_node.end()) / options.calls};
+}
+
 }  // namespace
 
 SimCosts costs_of(const SimOptions& options, bool on_fabric) {
@@ -233,48 +282,24 @@ Result<SimRow> simulate_call(const SimOptions& options,
                              const Algorithm& algorithm,
                              uint64_t bytes,
                              const Fabric* fabric) {
-  SimJob job = job_of(options, algorithm, bytes, fabric);
-  PLEXUS_TRY(check_calibration(options));
-  if (options.scatters.has_value()) {
-    if (job.datacenters.empty() || job.nranks % job.ranks_per_node != 0) {
-      return fail(Code::kInvalidArgument,
-                  "--scatter: expects several datacenters (--dcs), and as many ranks on each node");
-    }
-    PLEXUS_TRY(orders, join_orders(options, job));
-    job.orders = std::move(orders);
+  return simulate_job(options, job_of(options, algorithm, bytes, fabric), bytes, fabric);
+}
+
+Result<SimRow> simulate_exchanges(const SimOptions& options,
+                                  const std::vector<WorkloadExchange>& exchanges,
+                                  const Fabric* fabric) {
+  uint64_t bytes = 0;
+  for (const WorkloadExchange& each : exchanges) {
+    bytes += each.bytes;
   }
-  PLEXUS_TRY(network, needs_all_ranks(options, job, fabric) ? make_network(job)
-                                                            : make_symmetric_network(job));
-  SimTrace trace(network, fabric);
-  const SimFaults* const faults = options.faults.has_value() ? &*options.faults : nullptr;
-  double others_us = 0;
-  const uint32_t orders = shares_cores(job) ? kOrders : 1;
-  for (uint32_t order = 1; order < orders; ++order) {
-    network.job.shuffle = order;
-    PLEXUS_TRY(other, simulate(network, fabric, {}, faults));
-    others_us += other.time_us;
+  SimJob job = job_of(options, *find_algorithm("send"), bytes, fabric);
+  job.channels = static_cast<int>(exchanges.size());
+  for (const WorkloadExchange& each : exchanges) {
+    job.exchanges.push_back({.distance = each.distance,
+                             .wraps = each.wraps,
+                             .count = div_ceil(each.bytes, uint64_t{job.element_bytes})});
   }
-  network.job.shuffle = orders > 1 ? orders : 0;
-  PLEXUS_TRY(result,
-             simulate(network, fabric, options.trace.empty() ? SimWatch{} : trace.watch(), faults));
-  if (!options.trace.empty()) {
-    PLEXUS_TRY(write_output(options.trace, trace.format()));
-  }
-  result.time_us = (result.time_us + others_us) / orders / options.calls;
-  std::vector<double> by_node(
-      static_cast<size_t>((job.nranks + job.ranks_per_node - 1) / job.ranks_per_node));
-  for (int rank = 0; rank < job.nranks; ++rank) {
-    const auto place = static_cast<size_t>(rank);
-    by_node[place / static_cast<size_t>(job.ranks_per_node)] +=
-        result.wide_bytes[network.class_of.empty() ? place : network.class_of[place]];
-  }
-  return SimRow{
-      .bytes = bytes,
-      .algorithm = algorithm.family,
-      .channels = job.channels,
-      .result = std::move(result),
-      .simulated = network.ranks.size(),
-      .node_wide_bytes = *std::max_element(by_node.begin(), by_node.end()) / options.calls};
+  return simulate_job(options, std::move(job), bytes, fabric);
 }
 
 Result<std::vector<const Algorithm*>> list_algorithms(const SimOptions& options) {

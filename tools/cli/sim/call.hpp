@@ -9,6 +9,7 @@
 
 #include "core/base/result.hpp"
 #include "core/schedule/candidate.hpp"
+#include "tools/cli/sim/workload.hpp"
 #include "tools/sim/simulate.hpp"
 
 namespace plexus {
@@ -86,6 +87,11 @@ Result<SimRow> simulate_call(const SimOptions& options,
                              const Algorithm& algorithm,
                              uint64_t bytes,
                              const Fabric* fabric);
+
+/// A group of sends and receives.
+Result<SimRow> simulate_exchanges(const SimOptions& options,
+                                  const std::vector<WorkloadExchange>& exchanges,
+                                  const Fabric* fabric);
 
 /// The algorithms of the table for the collective that the options leave.
 Result<std::vector<const Algorithm*>> list_algorithms(const SimOptions& options);

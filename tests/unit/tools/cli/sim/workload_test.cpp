@@ -46,6 +46,63 @@ TEST(Workload, RecordedIsTheLowestRanksCollectivesInOrder) {
   EXPECT_EQ(calls.value()[1].bytes, 4U * 10 * 2) << "the larger buffer has a block of each rank";
 }
 
+TEST(Workload, ByHandHasGroupsOfSendsAndReceives) {
+  const auto calls = parse_workload(
+      R"({"calls": [{"exchange": [{"distance": 2, "bytes": 64},
+                                  {"distance": -1, "bytes": 8, "wraps": true}], "times": 5}]})");
+  ASSERT_TRUE(calls.has_value()) << calls.error().message();
+  ASSERT_EQ(calls.value().size(), 1U);
+  EXPECT_EQ(calls.value()[0].times, 5U);
+  EXPECT_EQ(calls.value()[0].bytes, 72U);
+  EXPECT_THAT(calls.value()[0].exchanges,
+              testing::ElementsAre(WorkloadExchange{.distance = 2, .wraps = false, .bytes = 64},
+                                   WorkloadExchange{.distance = -1, .wraps = true, .bytes = 8}));
+}
+
+std::string message(const char* end, int peer, int group, int count = 16) {
+  return R"("p2p":")" + std::string(end) + R"(","count":)" + std::to_string(count) +
+         R"(,"datatype":"ncclFloat32","nranks":8,"peer":)" + std::to_string(peer) + R"(,"group":)" +
+         std::to_string(group);
+}
+
+TEST(Workload, RecordedSendsAndReceivesAreDistances) {
+  using Exchanges = std::vector<WorkloadExchange>;
+  // what rank 2 of 8 does, and what each rank does then
+  const std::vector<std::pair<std::string, Exchanges>> cases = {
+      {event(2, message("Send", 3, 1)), {{.distance = 1, .wraps = false, .bytes = 64}}},
+      {event(2, message("Recv", 3, 1)), {{.distance = -1, .wraps = false, .bytes = 64}}},
+      {event(2, message("Send", 3, 1)) + "," + event(2, message("Recv", 1, 1)),
+       {{.distance = 1, .wraps = true, .bytes = 64}}},
+      {event(2, message("Recv", 6, 1)) + "," + event(2, message("Send", 6, 1)),
+       {{.distance = 4, .wraps = true, .bytes = 64}}},
+      {event(2, message("Send", 0, 1)) + "," + event(2, message("Send", 7, 1)),
+       {{.distance = -3, .wraps = false, .bytes = 64},
+        {.distance = -2, .wraps = false, .bytes = 64}}},
+      // with itself, and of no bytes
+      {event(2, message("Send", 2, 1)) + "," + event(2, message("Recv", 2, 1)) + "," +
+           event(2, message("Send", 4, 1, 0)) + "," + event(2, message("Send", 3, 2)),
+       {{.distance = 1, .wraps = false, .bytes = 64}}}};
+  for (const auto& [events, expected] : cases) {
+    const auto calls = parse_workload("[" + events + "]");
+    ASSERT_TRUE(calls.has_value()) << calls.error().message();
+    ASSERT_EQ(calls.value().size(), 1U) << events;
+    EXPECT_EQ(calls.value()[0].exchanges, expected) << events;
+  }
+}
+
+TEST(Workload, RecordedGroupsAndCollectivesAreInOrder) {
+  const auto calls = parse_workload(
+      "[" + event(0, message("Send", 1, 1)) + "," + event(1, message("Recv", 0, 1)) + "," +
+      event(0, message("Send", 1, 2)) + "," + event(0, call("AllReduce", 100)) + "," +
+      event(0, message("Send", 1, 3)) + "]");
+  ASSERT_TRUE(calls.has_value());
+  ASSERT_EQ(calls.value().size(), 3U);
+  EXPECT_EQ(calls.value()[0].times, 2U);
+  EXPECT_EQ(calls.value()[0].exchanges.size(), 1U);
+  EXPECT_TRUE(calls.value()[1].exchanges.empty());
+  EXPECT_EQ(calls.value()[2].times, 1U);
+}
+
 TEST(Workload, EveryTypeHasItsSize) {
   for (const auto& [type, bytes] : {std::pair{"ncclInt8", 1U},
                                     {"ncclUint8", 1U},
@@ -74,6 +131,19 @@ TEST(Workload, WhatIsWrongIsNamed) {
         {"[" + event(0, "") + "]", "has no collective"},
         {R"({"calls": [{"collective": "all_reduce"}]})", "call 0"},
         {R"({"calls": [{"collective": "all_reduce", "bytes": -1}]})", "call 0"},
+        {R"({"calls": [{"exchange": []}]})", "call 0"},
+        {R"({"calls": [{"exchange": [{"distance": 0, "bytes": 8}]}]})", "call 0"},
+        {R"({"calls": [{"exchange": [{"distance": 1.5, "bytes": 8}]}]})", "call 0"},
+        {R"({"calls": [{"exchange": [{"distance": 1, "bytes": 0}]}]})", "call 0"},
+        {R"({"calls": [{"exchange": [{"distance": 1, "bytes": 8, "wraps": 1}]}]})", "call 0"},
+        {R"({"calls": [{"exchange": [{"distance": 1, "bytes": 1099511627776},
+                                     {"distance": 2, "bytes": 1}]}]})",
+         "call 0"},
+        {R"({"calls": [{"collective": "all_reduce", "exchange": [{"distance": 1, "bytes": 8}]}]})",
+         "call 0"},
+        {"[" + event(0, message("Push", 1, 1)) + "]", "event 0"},
+        {"[" + event(0, message("Send", 8, 1)) + "]", "event 0"},
+        {"[" + event(8, message("Send", 1, 1)) + "]", "event 0"},
         {"[" + event(0, call("AllReduce", 1)) + "," + event(0, call("Sum", 1)) + "]", "event 1"},
         {"[" + event(0, call("AllReduce", 1, "ncclComplex")) + "]", "event 0"},
         {"[" +
