@@ -19,7 +19,7 @@ namespace {
 /// A lane and where it is, together: it is what nearly every event looks at.
 struct alignas(64) LaneState {
   const Step* steps = nullptr;
-  const uint32_t* connections = nullptr;  // SimLane's
+  const uint32_t* connections = nullptr;  // as SimLane's
   const uint32_t* first = nullptr;
   const Geometry* geometry = nullptr;
   uint32_t step_count = 0;
@@ -118,6 +118,13 @@ class Simulation {
 
  private:
   void add_lanes() {
+    size_t peers = 0;
+    for (const SimRank& rank : network_.ranks) {
+      for (const SimLane& lane : rank.lanes) {
+        peers += lane.connections.size();
+      }
+    }
+    peers_.reserve(peers);  // lanes point into it
     for (size_t place = 0; place < ranks_.size(); ++place) {
       const SimRank& rank = network_.ranks[place];
       ranks_[place].first_lane = static_cast<uint32_t>(lanes_.size());
@@ -125,14 +132,31 @@ class Simulation {
       for (const SimLane& lane : rank.lanes) {
         const auto channel = static_cast<size_t>(lane.channel);
         LaneState& state = lanes_.emplace_back();
-        state.steps = lane.steps->steps.data();
-        state.step_count = static_cast<uint32_t>(lane.steps->steps.size());
-        state.connections = lane.connections.data();
-        state.first = lane.first.data();
+        const SimLane& alike = find_alike(lane);
+        state.steps = alike.steps->steps.data();
+        state.step_count = static_cast<uint32_t>(alike.steps->steps.size());
+        state.first = alike.first.data();
+        state.connections = peers_.data() + peers_.size();
+        peers_.insert(peers_.end(), lane.connections.begin(), lane.connections.end());
         state.geometry = &network_.geometries[channel];
         state.channel_lane = ranks_[place].first_lane + rank.first_lanes[channel];
       }
     }
+  }
+
+  /// A lane with the same steps: those that many ranks share stay in the caches.
+  const SimLane& find_alike(const SimLane& lane) {
+    constexpr size_t kAlikeMax = 64;
+    const auto found = std::find_if(alike_.begin(), alike_.end(), [&](const SimLane* other) {
+      return other->steps->steps == lane.steps->steps && other->first == lane.first;
+    });
+    if (found != alike_.end()) {
+      return **found;
+    }
+    if (alike_.size() < kAlikeMax) {
+      alike_.push_back(&lane);
+    }
+    return lane;
   }
 
   /// The ranks of a node go to its cores in turn, by number or shuffled.
@@ -652,6 +676,8 @@ class Simulation {
   SimCarrier carrier_;
   std::vector<ConnectionState> connections_;
   std::vector<LaneState> lanes_;  // of all ranks
+  std::vector<uint32_t> peers_;   // the connections of their steps
+  std::vector<const SimLane*> alike_;
   std::vector<RankState> ranks_;
   std::vector<Seat> seats_;       // [ranks], with cores
   std::vector<CoreState> cores_;  // [nodes][cores of each]

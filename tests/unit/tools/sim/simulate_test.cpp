@@ -120,19 +120,24 @@ TEST(Simulate, OfAnExchangeSharesThePortsOfItsRanks) {
     SimJob job = make_job("send", n, 0);
     const uint64_t count = 1 << 18;  // 1 MiB
     const double message_us = 4.0 * static_cast<double>(count) * kBeta;
+    const uint64_t slots = 16;  // of 64 KiB in a message
+    uint64_t messages = 0;
     const auto time_us = [&](std::vector<SimExchange> exchanges) {
       job.exchanges = std::move(exchanges);
       job.channels = static_cast<int>(job.exchanges.size());
       const auto all = make_network(job);
       const auto some = make_symmetric_network(job);
       EXPECT_EQ(run(all).time_us, run(some).time_us);
+      messages = run(all).messages;
       return run(all).time_us;
     };
     job.slot_bytes = 1 << 16;
     EXPECT_NEAR(time_us({{.distance = 1, .wraps = false, .count = count}}), kAlpha + message_us,
                 1e-3);
+    EXPECT_EQ(messages, slots * static_cast<uint64_t>(n - 1));
     EXPECT_NEAR(time_us({{.distance = -1, .wraps = true, .count = count}}), kAlpha + message_us,
                 1e-3);
+    EXPECT_EQ(messages, slots * static_cast<uint64_t>(n));
     EXPECT_NEAR(time_us({{.distance = 1, .wraps = true, .count = count},
                          {.distance = -1, .wraps = true, .count = count / 4}}),
                 kAlpha + 1.25 * message_us, 1e-3);
