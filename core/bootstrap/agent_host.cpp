@@ -13,7 +13,8 @@ namespace {
 
 constexpr auto kBusyTick = std::chrono::milliseconds(20);
 constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr auto kGoodbyeTime = std::chrono::seconds(2);
+constexpr auto kGoodbyeTime = std::chrono::seconds(2);    // for the others to close
+constexpr auto kDeliveryTime = std::chrono::seconds(10);  // for the network to deliver the goodbye
 constexpr uint64_t kLocalProcess = 1;
 
 }  // namespace
@@ -210,7 +211,8 @@ void AgentServer::step() {
   peers_->progress();
   agent_.tick(Clock::now());
   take_all_later();
-  if (ends_ && (has_said_goodbye() || goodbye_.expired())) {
+  const bool is_late = goodbye_.expired() && (links_->is_delivered() || delivery_.expired());
+  if (ends_ && (has_said_goodbye() || is_late)) {
     has_ended_ = true;
     links_->stop_listening();
     ended_.notify_all();
@@ -229,10 +231,7 @@ void AgentServer::wait_for_goodbye() {
   if (!agent_.is_over()) {
     return;
   }
-  const auto until = Clock::now() + kGoodbyeTime;
-  while (!has_ended_ && !has_said_goodbye() && Clock::now() < until) {
-    ended_.wait_until(lock, until);
-  }
+  ended_.wait_for(lock, 2 * kDeliveryTime, [this] { return has_ended_; });
 }
 
 bool AgentServer::has_said_goodbye() const { return links_->is_empty() && !peers_->is_holding(); }
@@ -247,6 +246,7 @@ void AgentServer::say_goodbye(const Message& message) {
   links_->stop_listening();
   ends_ = true;
   goodbye_ = Deadline::after(kGoodbyeTime);
+  delivery_ = Deadline::after(kDeliveryTime);
 }
 
 void AgentServer::send(uint32_t process, const Message& message) {

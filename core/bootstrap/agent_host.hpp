@@ -121,6 +121,7 @@ class AgentServer final : public AgentHost {
   bool ends_ = false;
   bool has_ended_ = false;
   Deadline goodbye_ = Deadline::never();
+  Deadline delivery_ = Deadline::never();
   std::condition_variable ended_;
 };
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <utility>
@@ -194,6 +196,16 @@ void LinkSet::stop_listening() {
 bool LinkSet::is_empty() const {
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link.second->is_stranger; });
+}
+
+bool LinkSet::is_delivered() const {
+  return std::all_of(links_.begin(), links_.end(), [](const auto& link) {
+    const Entry& entry = *link.second;
+    int under_way_bytes = 0;
+    return entry.state != Entry::State::kFinishing ||
+           (entry.out.empty() && ioctl(entry.socket.fd(), SIOCOUTQ, &under_way_bytes) == 0 &&
+            under_way_bytes == 0);
+  });
 }
 
 bool LinkSet::is_busy() const {

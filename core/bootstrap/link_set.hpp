@@ -89,6 +89,9 @@ class LinkSet {
   void stop_listening();
   /// No connection is left, not counting strangers.
   [[nodiscard]] bool is_empty() const;
+  /// What was sent over connections that finish is where the other sides are, though they need not
+  /// have read it. If this process ended before, what comes then could end a connection first.
+  [[nodiscard]] bool is_delivered() const;
   /// A connection is about to be made, to prove itself or to end.
   [[nodiscard]] bool is_busy() const;
 

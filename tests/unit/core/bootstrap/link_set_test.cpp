@@ -64,6 +64,28 @@ TEST(LinkSet, TheIntroducersKeyIsThatOfTheUniqueId) {
   EXPECT_EQ(introducer.call(LinkSet::key_of(kTerms.key, introducer.address)), State::kFailed);
 }
 
+TEST(LinkSet, KnowsWhenTheLastMessageHasArrived) {
+  const Listening receiver(LinkSet::ListenerKey::kOfAddress);
+  const Listening sender(LinkSet::ListenerKey::kOfAddress);
+  LinkSet& links = *sender.links;
+  const auto link = links.connect(receiver.address);
+  ASSERT_TRUE(link.has_value());
+  const Message large{.type = MessageType::kNews, .payload = std::string(kPayloadBytesMax, 'x')};
+  links.send(link.value(), large);  // more than fits in the sockets
+  EXPECT_TRUE(links.is_delivered()) << "nothing is to end yet";
+  links.finish(link.value());
+  const Deadline deadline = Deadline::after(20s);
+  bool was_under_way = false;
+  while (!links.is_empty() && !deadline.expired()) {
+    links.progress();
+    was_under_way = was_under_way || !links.is_delivered();
+    receiver.links->progress();
+  }
+  EXPECT_TRUE(was_under_way);
+  EXPECT_TRUE(links.is_empty());
+  EXPECT_TRUE(links.is_delivered());
+}
+
 /// Between a caller and a listener.
 class Proxy {
  public:
