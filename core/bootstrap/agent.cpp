@@ -39,7 +39,10 @@ Message answer_to(const Message& probe, const LeaveNote* note) {
 }  // namespace
 
 GroupLayout::GroupLayout(const ProcessTable& table, std::vector<uint32_t> ranks)
-    : members(std::move(ranks)), sorted(sort(members)), tree(table, processes_of(table, members)) {
+    : members(std::move(ranks)),
+      sorted(std::is_sorted(members.begin(), members.end()) ? std::vector<uint32_t>()
+                                                            : sort(members)),
+      tree(table, processes_of(table, members)) {
   Fnv1a hash;
   for (const uint32_t member : members) {
     hash.mix(member);
@@ -48,7 +51,8 @@ GroupLayout::GroupLayout(const ProcessTable& table, std::vector<uint32_t> ranks)
 }
 
 bool GroupLayout::has(uint32_t rank) const {
-  return std::binary_search(sorted.begin(), sorted.end(), rank);
+  const std::vector<uint32_t>& in_order = sorted.empty() ? members : sorted;
+  return std::binary_search(in_order.begin(), in_order.end(), rank);
 }
 
 FamilyMap::FamilyMap(ProcessTable processes)

@@ -43,7 +43,7 @@ struct GroupLayout {
   GroupLayout(const ProcessTable& table, std::vector<uint32_t> ranks);
   [[nodiscard]] bool has(uint32_t rank) const;
   std::vector<uint32_t> members;
-  std::vector<uint32_t> sorted;  // the same, ascending
+  std::vector<uint32_t> sorted;  // the same, ascending; empty: so are `members`
   ControlTree tree;
   uint32_t fingerprint = 0;  // of `members`: agents that differ in it do not agree on the group
 };

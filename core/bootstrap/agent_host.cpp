@@ -198,9 +198,13 @@ void AgentServer::serve() {
     links_->wait(time);
     const std::lock_guard lock(mutex_);
     try {
+      if (lacks_memory_) {
+        fail_all(describe_lack_of_memory());
+        lacks_memory_ = false;
+      }
       step();
     } catch (const std::bad_alloc&) {
-      fail_all(describe_lack_of_memory());
+      lacks_memory_ = true;  // to be told when there is some for that
     }
   }
 }

@@ -117,7 +117,8 @@ class AgentServer final : public AgentHost {
   // guarded by mutex_
   std::unique_ptr<LinkSet> links_;
   std::unique_ptr<PeerLinks> peers_;
-  Link introducer_ = 0;  // 0: not connected any more
+  Link introducer_ = 0;        // 0: not connected any more
+  bool lacks_memory_ = false;  // and the ranks have not been told yet
   bool ends_ = false;
   bool has_ended_ = false;
   Deadline goodbye_ = Deadline::never();

@@ -44,28 +44,31 @@ class IntroducerServer {
   }
 
   void serve() {
-    while (!is_over()) {
-      links_->wait(kIntroducerTick);
-      try {
-        links_->progress();
-      } catch (const std::bad_alloc&) {
-        PLEXUS_WARN("bootstrap: no memory is left to introduce the ranks of a job");
-        return;  // they see that the connection ends
+    try {
+      while (!is_over()) {
+        links_->wait(kIntroducerTick);
+        step();
       }
-      if (!gave_up_ && deadline_.expired()) {
-        gave_up_ = true;
-        if (!introducer_.have_all_joined()) {
-          introducer_.give_up(links_->refusals());
-        }
-      }
-      if (first_ != 0 && relay_->is_over()) {
-        links_->send(first_, {.type = MessageType::kLeave});
-        links_->finish(std::exchange(first_, 0));
-      }
+    } catch (const std::bad_alloc&) {  // the ranks see that the connection ends
+      log(LogLevel::kWarn, Subsystem::kBootstrap, __FILE__, __LINE__,
+          "bootstrap: no memory is left to introduce the ranks of a job");
     }
   }
 
  private:
+  void step() {
+    links_->progress();
+    if (!gave_up_ && deadline_.expired()) {
+      gave_up_ = true;
+      if (!introducer_.have_all_joined()) {
+        introducer_.give_up(links_->refusals());
+      }
+    }
+    if (first_ != 0 && relay_->is_over()) {
+      links_->send(first_, {.type = MessageType::kLeave});
+      links_->finish(std::exchange(first_, 0));
+    }
+  }
   /// A process of this job will never get in.
   void differ(const std::string& why) {
     const Message failure{.type = MessageType::kFail,

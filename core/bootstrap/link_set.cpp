@@ -20,6 +20,8 @@ namespace {
 
 constexpr size_t kStrangersMax = 256;  // connections that have not passed the handshake
 constexpr auto kStrangerGrace = std::chrono::seconds(1);
+// An introducer has a connection per process: not all of them are to be looked at in each turn.
+constexpr auto kExpiryPause = std::chrono::milliseconds(10);
 constexpr size_t kReadBytes = size_t{64} * 1024;
 constexpr uint64_t kListener = 0;
 
@@ -74,7 +76,9 @@ LinkSet::Entry* LinkSet::find(Link link) {
 
 LinkSet::Link LinkSet::add(Entry entry) {
   const Link link = next_++;
+  security::Silence::start_probes(entry.socket.fd(), times_.silence);
   auto& made = links_[link] = std::make_unique<Entry>(std::move(entry));
+  strangers_ += made->is_stranger ? 1 : 0;
   made->watches_out = made->state == Entry::State::kConnecting || !made->out.empty();
   epoll_event event{.events = made->watches_out ? EPOLLIN | EPOLLOUT : EPOLLIN,
                     .data = {.u64 = link}};
@@ -183,6 +187,7 @@ void LinkSet::erase(Link link) {
   // Closing alone would not end it while a child made by a plain clone has it open.
   shutdown(at->second->socket.fd(), SHUT_RDWR);
   epoll_ctl(epoll_, EPOLL_CTL_DEL, at->second->socket.fd(), nullptr);
+  strangers_ -= at->second->is_stranger ? 1 : 0;
   links_.erase(at);
 }
 
@@ -236,6 +241,7 @@ void LinkSet::progress() {
     advance(link, event.events);
   }
   expire();
+  drop_silent();
   if (listener_.is_open() && std::exchange(is_full_, false)) {
     watch_listener(EPOLLIN);
   }
@@ -262,6 +268,11 @@ void LinkSet::advance(Link link, uint32_t events) {
 }
 
 void LinkSet::expire() {
+  const auto now = Clock::now();
+  if (now < next_expiry_) {
+    return;
+  }
+  next_expiry_ = now + kExpiryPause;
   std::vector<Link> late;
   for (const auto& [link, entry] : links_) {
     if (entry->deadline.expired()) {
@@ -270,6 +281,26 @@ void LinkSet::expire() {
   }
   for (const Link link : late) {
     drop(link, "it did not answer in time");
+  }
+}
+
+/// The kernel does so where nothing waits to be sent.
+void LinkSet::drop_silent() {
+  const auto now = Clock::now();
+  if (now < next_look_) {
+    return;
+  }
+  next_look_ = now + times_.silence / (security::Silence::kLooks + 1);
+  std::vector<Link> silent;
+  for (const auto& [link, entry] : links_) {
+    if (entry->silence.look(entry->socket.fd(), !entry->out.empty())) {
+      silent.push_back(link);
+    }
+  }
+  for (const Link link : silent) {
+    drop(link,
+         fmt::format("its host has not answered for {} s",
+                     std::chrono::duration_cast<std::chrono::seconds>(times_.silence).count()));
   }
 }
 
@@ -327,21 +358,15 @@ void LinkSet::refuse() {
 /// Whether one more stranger may be accepted. At the limit, the oldest stranger is dropped if it
 /// has had a second. So neither a port scan nor many silent connections keep members out.
 bool LinkSet::has_room() {
-  size_t strangers = 0;
-  std::optional<Link> oldest;
-  for (const auto& [link, entry] : links_) {
-    if (entry->is_stranger) {
-      ++strangers;
-      oldest = oldest.value_or(link);
-    }
-  }
-  if (strangers < kStrangersMax) {
+  if (strangers_ < kStrangersMax) {
     return true;
   }
-  if (find(*oldest)->deadline.time() - times_.handshake + kStrangerGrace > Clock::now()) {
+  const auto oldest = std::find_if(links_.begin(), links_.end(),
+                                   [](const auto& link) { return link.second->is_stranger; });
+  if (oldest->second->deadline.time() - times_.handshake + kStrangerGrace > Clock::now()) {
     return false;
   }
-  drop(*oldest, "it had to make room for others");
+  drop(oldest->first, "it had to make room for others");
   return true;
 }
 
@@ -443,6 +468,7 @@ bool LinkSet::take_messages(Link link) {
     }
     entry->is_mutual = true;
     if (std::exchange(entry->is_stranger, false)) {
+      --strangers_;
       entry->deadline = Deadline::never();
     }
     handler_.take(link, std::move(*message.value()));

@@ -22,6 +22,7 @@
 #include "core/os/own_fds.hpp"
 #include "core/os/socket.hpp"
 #include "security/channel.hpp"
+#include "security/silence.hpp"
 
 namespace plexus {
 
@@ -49,7 +50,8 @@ class LinkSet {
   struct Times {
     std::chrono::milliseconds handshake{std::chrono::seconds(10)};  // for strangers
     std::chrono::milliseconds connect{std::chrono::seconds(20)};
-    std::chrono::milliseconds finish{std::chrono::seconds(10)};  // for the other side to close
+    std::chrono::milliseconds finish{std::chrono::seconds(10)};   // for the other side to close
+    std::chrono::milliseconds silence{std::chrono::seconds(30)};  // of a host that is cut off
   };
 
   /// The key that those who connect have to know. An agent has one of its own, made of the job's
@@ -116,6 +118,7 @@ class LinkSet {
     size_t sent_bytes = 0;     // sent so far of `out`
     std::string waiting = {};  // to be sent after the handshake
     bool watches_out = false;
+    security::Silence silence = {};
     bool is_stranger = false;  // has not proved itself, or sent no message yet
     bool finishes = false;     // when it is open
     // Whether the other side has taken this connection as a whole. One that made it cannot know
@@ -127,6 +130,7 @@ class LinkSet {
       : terms_(terms),
         listener_(std::move(listener)),
         times_(times),
+        next_look_(Clock::now() + times.silence / (security::Silence::kLooks + 1)),
         handler_(std::move(handler)) {}
   Link add(Entry entry);
   void watch(Link link, Entry& entry);
@@ -146,6 +150,7 @@ class LinkSet {
   void open(Entry& entry);
   void flush(Link link, Entry& entry);
   void expire();
+  void drop_silent();
   void erase(Link link);
   Entry* find(Link link);
 
@@ -154,13 +159,16 @@ class LinkSet {
   Socket listener_;
   Socket reserve_;  // a descriptor in reserve, for refuse() and connect_by_reserve()
   Times times_;
+  Clock::time_point next_expiry_{};
+  Clock::time_point next_look_;  // for connections whose other ends do not answer
   Handler handler_;
   bool is_full_ = false;  // no connection can be accepted
   uint64_t refusals_ = 0;
   int epoll_ = -1;
   uint64_t forks_ = Forks::count();
   std::map<Link, std::unique_ptr<Entry>> links_;
-  Link next_ = 1;  // 0 is the listener
+  size_t strangers_ = 0;  // of these
+  Link next_ = 1;         // 0 is the listener
 };
 
 }  // namespace plexus

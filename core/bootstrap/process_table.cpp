@@ -39,6 +39,11 @@ Result<ProcessTable> ProcessTable::make(std::vector<ProcessEntry> entries) {
            std::pair(lowest[b.host_key], b.ranks.front());
   });
   ProcessTable table;
+  // Every process keeps it, so no room is left over.
+  table.rows_.reserve(entries.size());
+  table.ranks_.reserve(std::accumulate(
+      entries.begin(), entries.end(), size_t{0},
+      [](size_t sum, const ProcessEntry& entry) { return sum + entry.ranks.size(); }));
   const uint64_t* key = nullptr;
   for (const ProcessEntry& entry : entries) {
     if (key == nullptr || *key != entry.host_key) {

@@ -205,17 +205,9 @@ Result<Listener> listen_at(const Address& address) {
 
 void set_options(int fd) noexcept {
   constexpr int kOn = 1;
-  constexpr int kIdleSeconds = 5;
-  constexpr int kProbes = 3;
-  constexpr unsigned kUnackedMilliseconds = 20'000;
   // A failure is ignored, because a connection works without these options.
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
-  (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleSeconds, sizeof kIdleSeconds);
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIdleSeconds, sizeof kIdleSeconds);
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnackedMilliseconds,
-                     sizeof kUnackedMilliseconds);
+  security::Silence::start_probes(fd, kSilence);
 }
 
 }  // namespace plexus::aggregator

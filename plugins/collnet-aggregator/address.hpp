@@ -2,6 +2,7 @@
 // Addresses of aggregators as values, from settings, interfaces and handles.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include "plugins/collnet-aggregator/wire.hpp"
 #include "plugins/support/result.hpp"
 #include "plugins/support/unique_fd.hpp"
+#include "security/silence.hpp"
 
 namespace plexus::aggregator {
 
@@ -43,7 +45,11 @@ struct Listener {
 };
 Result<Listener> listen_at(const Address& address);
 
-/// Options of every connection: no delay, and detection of a dead host.
+/// How long the host of a peer may be silent; a peer that is only stopped is alive.
+inline constexpr auto kSilence = std::chrono::seconds(20);
+inline constexpr const char* kSilent = "its host has not answered for 20 s";
+/// Options of every connection: no delay, and detection of a dead host while nothing waits to be
+/// sent.
 void set_options(int fd) noexcept;
 
 }  // namespace plexus::aggregator

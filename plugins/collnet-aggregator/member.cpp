@@ -133,6 +133,7 @@ Result<Progress> Member::await_ready() {
   if (!has_header_) {
     PLEXUS_TRY(read, read_to(reinterpret_cast<std::byte*>(&header_), sizeof header_));
     if (read == Progress::kPending) {
+      PLEXUS_TRY(look_for_silence());
       return read;
     }
     PLEXUS_TRY(take_header());
@@ -197,7 +198,17 @@ Result<void> Member::move() {
     return *failure_;
   }
   PLEXUS_TRY(send_parts());
-  return take_results();
+  PLEXUS_TRY(take_results());
+  return look_for_silence();
+}
+
+Result<void> Member::look_for_silence() {
+  const auto now = Clock::now();
+  if (now < next_look_) {
+    return ok();
+  }
+  next_look_ = now + kSilence / (security::Silence::kLooks + 1);
+  return silence_.look(fd_.get(), sent_ < started_) ? Result<void>(lost(kSilent)) : ok();
 }
 
 Result<void> Member::send_parts() {

@@ -68,6 +68,8 @@ class Member {
   /// Continues to read `size_bytes` to `target`; kPending: not complete yet.
   Result<Progress> read_to(std::byte* target, size_t size_bytes);
   Result<void> take_header();
+  /// An Error: the server's host does not answer any more.
+  Result<void> look_for_silence();
   [[nodiscard]] plugin::Failure lost(const std::string& why);
   /// The text of the latest error of `channel_`.
   [[nodiscard]] std::string failure_text() const;
@@ -78,6 +80,8 @@ class Member {
   UniqueFd fd_;
   security::Channel channel_;
   State state_ = State::kIdle;
+  security::Silence silence_;
+  Clock::time_point next_look_{};
   Clock::time_point give_up_{};
   Clock::time_point again_at_{};
   std::optional<plugin::Failure> failure_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <optional>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -68,6 +69,16 @@ bool Server::reads(const Link& link) const {
 }
 
 void Server::run() {
+  try {
+    serve();
+  } catch (const std::bad_alloc&) {  // the members see that their connections end
+    links_.clear();
+    listener_.reset();
+    output_ = 0;
+  }
+}
+
+void Server::serve() {
   while (!stopped_) {
     poll_once();
     // Data was summed: send the results at once, without another poll.
@@ -79,6 +90,7 @@ void Server::run() {
     }
     std::for_each(ready.begin(), ready.end(), [this](int number) { write_to(number); });
     drop_late();
+    drop_silent();
   }
 }
 
@@ -314,6 +326,24 @@ void Server::drop_late() {
       groups_.close(number, "it did not say hello in time");
     }
     drop(number);
+  }
+}
+
+/// The kernel does so where nothing waits to be sent.
+void Server::drop_silent() {
+  const auto now = Clock::now();
+  if (now < next_look_) {
+    return;
+  }
+  next_look_ = now + kSilence / (security::Silence::kLooks + 1);
+  std::vector<int> silent;
+  for (auto& [number, link] : links_) {
+    if (link.silence.look(link.fd.get(), !link.output.empty()) && !link.is_leaving) {
+      silent.push_back(number);
+    }
+  }
+  for (const int number : silent) {
+    leave(number, kSilent, false);
   }
 }
 

@@ -27,7 +27,7 @@ class Server {
   /// first few.
   Server(UniqueFd listener, const security::Terms& terms, Say say);
 
-  /// Serves until stop(). Threads: one.
+  /// Serves until stop(), or until no memory is left. Threads: one.
   void run();
   /// Threads: any; also from a signal handler.
   void stop() noexcept;
@@ -47,8 +47,10 @@ class Server {
     bool is_proven = false;
     bool is_stranger = true;  // until it has joined a group
     bool is_leaving = false;
+    security::Silence silence;
   };
 
+  void serve();
   void poll_once();
   [[nodiscard]] bool reads(const Link& link) const;
   void accept_all();
@@ -62,6 +64,7 @@ class Server {
   void leave(int number, const std::string& why, bool tell);
   void drop(int number);
   void drop_late();
+  void drop_silent();
   void say_of_stranger(const Link& link, const std::string& why);
   [[nodiscard]] Link* find(int number);
 
@@ -73,7 +76,8 @@ class Server {
   Groups groups_;
   std::map<int, Link> links_;
   int next_link_ = 0;
-  bool is_full_ = false;  // the listener is left alone for one turn
+  Clock::time_point next_look_;  // for members whose hosts do not answer
+  bool is_full_ = false;         // the listener is left alone for one turn
   uint32_t refusals_ = 0;
   Bytes buffer_;
   std::atomic<size_t> output_{0};  // number of messages queued in all links

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 
 #include "plugins/net-socket/option.hpp"
 #include "plugins/net-socket/socket.hpp"
@@ -16,9 +15,6 @@ using std::chrono::seconds;
 
 /// So many probes may be lost before the limit passes, at limits that are not shorter.
 constexpr int kProbes = 6;
-/// Looks within the limit. Each counts alone, so that a process that was stopped itself does not
-/// take its own silence for its peer's.
-constexpr uint32_t kLooks = 8;
 /// The clock is read once per this many calls.
 constexpr uint32_t kCallsPerClock = 32;
 
@@ -64,7 +60,9 @@ std::string describe_loss(int error, seconds limit) {
 }
 
 SilenceWatch::SilenceWatch(seconds limit, size_t sockets)
-    : pause_(Clock::duration(limit) / kLooks), next_look_(Clock::now() + pause_), seen_(sockets) {}
+    : pause_(Clock::duration(limit) / security::Silence::kLooks),
+      next_look_(Clock::now() + pause_),
+      silences_(sockets) {}
 
 bool SilenceWatch::has_expired(std::span<const Socket> sockets) noexcept {
   if (++calls_ % kCallsPerClock != 0) {
@@ -77,21 +75,9 @@ bool SilenceWatch::has_expired(std::span<const Socket> sockets) noexcept {
   next_look_ = now + pause_;
   bool has_expired = false;
   for (size_t i = 0; i < sockets.size(); ++i) {
-    has_expired = look(sockets[i].fd.get(), seen_[i]) || has_expired;
+    has_expired = silences_[i].look(sockets[i].fd.get(), true) || has_expired;
   }
   return has_expired;
-}
-
-bool SilenceWatch::look(int fd, Seen& seen) noexcept {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  const bool is_told = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-                       size >= offsetof(tcp_info, tcpi_segs_in) + sizeof info.tcpi_segs_in;
-  if (!is_told || info.tcpi_segs_in != seen.segments) {
-    seen = {.segments = info.tcpi_segs_in, .silent_looks = 0};
-    return false;
-  }
-  return ++seen.silent_looks >= kLooks;
 }
 
 }  // namespace plexus::net_socket

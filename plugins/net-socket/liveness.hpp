@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "plugins/net-socket/settings.hpp"
+#include "security/silence.hpp"
 
 namespace plexus::net_socket {
 
@@ -43,16 +44,11 @@ class SilenceWatch {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Seen {
-    uint32_t segments = 0;  // that have arrived up to the last look
-    uint32_t silent_looks = 0;
-  };
-  [[nodiscard]] static bool look(int fd, Seen& seen) noexcept;
 
   const Clock::duration pause_;  // between two looks
   Clock::time_point next_look_;
   uint32_t calls_ = 0;
-  std::vector<Seen> seen_;  // [sockets]
+  std::vector<security::Silence> silences_;  // [sockets]
 };
 
 }  // namespace plexus::net_socket

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import resource
+import signal
 import socket
 import tempfile
 import threading
@@ -121,6 +122,28 @@ class Members(Aggregator):
         began = time.monotonic()
         self.expect_failure(self.start_job(f"127.0.0.1:{listener.getsockname()[1]}"), "did not prove itself in time")
         self.assertLess(time.monotonic() - began, job.bound(35))
+
+
+class Stopped(Aggregator):
+    SILENCE = 20  # seconds after which a host that is cut off is taken for dead
+
+    def test_a_server_that_is_stopped_with_a_closed_window_is_alive(self):
+        server, address = self.start_server()
+        ranks = self.start_job(address, "-b", "64M", "-e", "64M", "-n", "30")
+        port = f"{int(address.rsplit(':', 1)[1]):04X}"
+
+        def connections(state):
+            lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+            fields = [line.split() for line in lines]
+            return [each for each in fields if each[2].endswith(":" + port) and state(each)]
+        self.wait_until(40, lambda: connections(lambda each: int(each[4].split(":")[0], 16) > 0), "nothing was sent")
+        server.process.send_signal(signal.SIGSTOP)
+        try:  # 4: the timer of window probes
+            self.wait_until(20, lambda: connections(lambda each: each[5].startswith("04:")), "the window did not close")
+            time.sleep(self.SILENCE + 5)  # the time that must not count
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        self.expect_success(ranks)
 
 
 class SecretFiles(Aggregator):

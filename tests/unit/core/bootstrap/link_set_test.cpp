@@ -23,12 +23,13 @@ constexpr security::Terms kTerms{.mode = security::Mode::kTls, .key = {7}};
 SocketAddress loopback() { return SocketAddress::parse("127.0.0.1:0").value(); }
 
 struct Listening {
-  explicit Listening(LinkSet::ListenerKey key) {
+  explicit Listening(LinkSet::ListenerKey key, const LinkSet::Times& times = {}) {
     auto listener = Socket::listen(loopback(), 0, 0);
     address = listener.value().local_address().value();
-    auto made = LinkSet::make(kTerms, key, std::move(listener).value(), {},
-                              {.take = [](LinkSet::Link, const Message&) {},
-                               .end = [](LinkSet::Link, LinkSet::End, const std::string&) {}});
+    auto made = LinkSet::make(
+        kTerms, key, std::move(listener).value(), times,
+        {.take = [](LinkSet::Link, const Message&) {},
+         .end = [this](LinkSet::Link, LinkSet::End, const std::string& why) { ended = why; }});
     links = std::move(made).value();
   }
   /// How a caller with `key` fares.
@@ -48,6 +49,7 @@ struct Listening {
   }
   SocketAddress address;
   std::unique_ptr<LinkSet> links;
+  std::string ended;  // why the last connection did
 };
 
 TEST(LinkSet, AConnectionCannotBeLedToAnotherProcessOfTheJob) {
@@ -84,6 +86,39 @@ TEST(LinkSet, KnowsWhenTheLastMessageHasArrived) {
   EXPECT_TRUE(was_under_way);
   EXPECT_TRUE(links.is_empty());
   EXPECT_TRUE(links.is_delivered());
+}
+
+// As a stopped process: its kernel takes what fits, and answers that it can take no more.
+TEST(LinkSet, AnEndThatReadsNothingIsNotTakenForDead) {
+  constexpr auto kSilence = 2s;
+  const LinkSet::Times times{.silence = kSilence};
+  const Listening stopped(LinkSet::ListenerKey::kOfAddress, times);
+  const Listening sender(LinkSet::ListenerKey::kOfAddress, times);
+  LinkSet& links = *sender.links;
+  const auto link = links.connect(stopped.address);
+  ASSERT_TRUE(link.has_value());
+  links.send(link.value(), {.type = MessageType::kNews});
+  const Deadline deadline = Deadline::after(20s);
+  while (links.is_busy() && !deadline.expired()) {
+    links.progress();
+    stopped.links->progress();
+  }
+  for (int message = 0; message < 10; ++message) {
+    links.send(link.value(), {.type = MessageType::kNews, .payload = std::string(1 << 20, 'x')});
+  }
+  const Deadline silent = Deadline::after(2 * kSilence + 1s);  // what must not count
+  while (!silent.expired()) {
+    links.wait(20ms);
+    links.progress();
+  }
+  EXPECT_EQ(sender.ended, "");
+  links.finish(link.value());
+  EXPECT_FALSE(links.is_delivered()) << "the window was to be closed";
+  while (!links.is_empty() && !deadline.expired()) {
+    links.progress();
+    stopped.links->progress();
+  }
+  EXPECT_TRUE(links.is_empty());
 }
 
 /// Between a caller and a listener.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "security/silence.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+namespace plexus::security {
+
+void Silence::start_probes(int fd, std::chrono::milliseconds limit) noexcept {
+  constexpr int kOn = 1;
+  constexpr int kProbes = 5;
+  constexpr unsigned kNever = 0;
+  const auto limit_s = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
+  const int pace_s = std::max(1, static_cast<int>(limit_s) / (kProbes + 1));
+  (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &pace_s, sizeof pace_s);
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &pace_s, sizeof pace_s);
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kNever, sizeof kNever);
+}
+
+bool Silence::look(int fd, bool waits) noexcept {
+  int unacknowledged_bytes = 0;
+  waits = waits || (::ioctl(fd, SIOCOUTQ, &unacknowledged_bytes) == 0 && unacknowledged_bytes > 0);
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  const bool is_told = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+                       size >= offsetof(tcp_info, tcpi_segs_in) + sizeof info.tcpi_segs_in;
+  if (!waits || !is_told || info.tcpi_segs_in != segments_) {
+    segments_ = info.tcpi_segs_in;
+    silent_looks_ = 0;
+    return false;
+  }
+  return ++silent_looks_ >= kLooks;
+}
+
+}  // namespace plexus::security
