@@ -15,14 +15,23 @@ void check(bool holds) {
   }
 }
 
-void check(const plexus::SimWork& work) {
-  for (const plexus::SimCurve* const curve :
-       {&work.send, &work.recv, &work.combine, &work.combine_apart, &work.copy}) {
-    for (const double bytes : {1.0, 4096.0, 1e12}) {
-      const double us = curve->of_message(bytes, 4 * bytes, work.slot_bytes);
+void check(const plexus::SimCurve& curve, double slot_bytes) {
+  for (const double bytes : {1.0, 4096.0, 1e12}) {
+    for (const bool is_one : {false, true}) {
+      const double us = curve.of_message(bytes, 4 * bytes, slot_bytes, is_one);
       check(std::isfinite(us) && us >= 0);
     }
   }
+}
+
+void check(const plexus::SimWork& work) {
+  for (const plexus::SimEnds* const ends : {&work.both_ways, &work.one_way}) {
+    for (const plexus::SimCurve* const curve :
+         {&ends->send, &ends->recv, &ends->combine, &ends->combine_apart}) {
+      check(*curve, work.slot_bytes);
+    }
+  }
+  check(work.copy, work.slot_bytes);
 }
 
 }  // namespace
