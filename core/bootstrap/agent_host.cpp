@@ -168,6 +168,9 @@ void AgentServer::name_first_id(std::string sealed) {
 Result<void> AgentServer::join(JoinInfo info, Family& family) {
   address_.pack(info.process.address.data());
   const std::lock_guard lock(mutex_);
+  if (lacks_memory_ || is_broken_) {
+    return describe_lack_of_memory();
+  }
   PLEXUS_TRY(agent_.join(info));
   families_[info.rank] = &family;
   return ok();
@@ -175,7 +178,8 @@ Result<void> AgentServer::join(JoinInfo info, Family& family) {
 
 bool AgentServer::is_joinable() {
   const std::lock_guard lock(mutex_);
-  return agent_.map() == nullptr && !agent_.is_over() && introducer_ != 0;
+  return agent_.map() == nullptr && !agent_.is_over() && introducer_ != 0 && !lacks_memory_ &&
+         !is_broken_;
 }
 
 void AgentServer::send_to_introducer(const Message& message) {
@@ -199,12 +203,11 @@ void AgentServer::serve() {
     const std::lock_guard lock(mutex_);
     try {
       if (lacks_memory_) {
-        fail_all(describe_lack_of_memory());
-        lacks_memory_ = false;
+        break_down();
       }
       step();
     } catch (const std::bad_alloc&) {
-      lacks_memory_ = true;  // to be told when there is some for that
+      lacks_memory_ = !is_broken_;  // to be told when there is some for that
     }
   }
 }
@@ -221,6 +224,18 @@ void AgentServer::step() {
     links_->stop_listening();
     ended_.notify_all();
   }
+}
+
+/// A message may have been taken in part, so what the agent knows of groups may be wrong: it tells
+/// those of other processes whom it can, and its own ranks in any case.
+void AgentServer::break_down() {
+  const Error error = describe_lack_of_memory();
+  fail_all(error);
+  for (const auto& [rank, family] : families_) {
+    family->break_down(error);
+  }
+  lacks_memory_ = false;
+  is_broken_ = true;
 }
 
 void AgentServer::fail_all(const Error& error) {

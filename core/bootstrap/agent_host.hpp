@@ -109,6 +109,7 @@ class AgentServer final : public AgentHost {
   void send_to_introducer(const Message& message) override;
   void say_goodbye(const Message& message) override;
   [[nodiscard]] bool has_said_goodbye() const;
+  void break_down();
   void fail_all(const Error& error);
 
   const UniqueId id_;
@@ -119,6 +120,7 @@ class AgentServer final : public AgentHost {
   std::unique_ptr<PeerLinks> peers_;
   Link introducer_ = 0;        // 0: not connected any more
   bool lacks_memory_ = false;  // and the ranks have not been told yet
+  bool is_broken_ = false;     // they have
   bool ends_ = false;
   bool has_ended_ = false;
   Deadline goodbye_ = Deadline::never();

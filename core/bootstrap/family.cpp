@@ -24,8 +24,12 @@ std::vector<uint32_t> Family::gone_ranks(uint64_t group) const { return host_->g
 
 void Family::open_group(uint64_t group) {
   const std::lock_guard lock(mutex_);
-  groups_[group].open = true;
+  Group& opened = groups_[group];
+  opened.open = true;
   ++groups_open_;
+  if (broken_.has_value()) {
+    fail_group(opened, *broken_);
+  }
 }
 
 void Family::leave_group(uint64_t group, std::string record) {
@@ -208,6 +212,14 @@ void Family::fail_group(Group& group, const Error& error) {
     std::exchange(group.handler, nullptr)(error);
   }
   changed_.notify_all();
+}
+
+void Family::break_down(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  broken_ = error.clone();
+  for (auto& [id, group] : groups_) {
+    fail_group(group, error);
+  }
 }
 
 void Family::deliver_gathered(uint64_t group, uint64_t number, Gathered gathered) {

@@ -41,6 +41,8 @@ class Family {
   /// Takes a message of the agent.
   void deliver(const Message& message);
   void deliver_gathered(uint64_t group, uint64_t number, Gathered gathered);
+  /// The agent of this process does not work any more: all groups fail, also those to come.
+  void break_down(const Error& error);
 
   [[nodiscard]] std::string host_name_of(uint32_t rank) const;
   [[nodiscard]] std::string process_name_of(uint32_t rank) const;
@@ -82,6 +84,7 @@ class Family {
   std::condition_variable changed_;
   std::map<uint64_t, Group> groups_;  // guarded by mutex_, as all below
   size_t groups_open_ = 0;
+  std::optional<Error> broken_;  // why there is no agent any more
 };
 
 }  // namespace plexus

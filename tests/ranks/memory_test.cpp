@@ -109,13 +109,13 @@ class Marking {
   Marking& operator=(const Marking&) = delete;
 };
 
-/// Runs `attempt` with `count` refusals in a row, from every allocation on once, until all are
-/// granted.
+/// Runs `attempt` with `count` refusals in a row, from every allocation on once (or from every
+/// `step`th), until all are granted.
 template <class Attempt>
-void refuse_everywhere(int count, const Attempt& attempt) {
+void refuse_everywhere(int count, const Attempt& attempt, int step = 1) {
   int failed = 0;
   refused = 1;
-  for (int first = 0; refused > 0; ++first) {
+  for (int first = 0; refused > 0; first += step) {
     SCOPED_TRACE(testing::Message() << count << " refused after " << first);
     failed += attempt(first) ? 0 : 1;
     if (testing::Test::HasFailure()) {
@@ -198,6 +198,51 @@ TEST(RefusedMemory, OfAnInitializerIsAnErrorOfTheCommunicator) {
     EXPECT_EQ(state == ncclSuccess ? ncclCommDestroy(comm) : ncclCommAbort(comm), ncclSuccess);
     return state == ncclSuccess;
   });
+}
+
+/// The introducer's thread and the agent's. Both ranks end, whatever is refused to these threads.
+TEST(RefusedMemory, OfTheControlPlaneIsAnErrorOfTheCommunicator) {
+  setenv("PLEXUS_BOOTSTRAP_TIMEOUT", "20", 1);
+  const auto attempt = [](int first) {
+    ncclUniqueId id;
+    std::array<ncclComm_t, 2> comms{};
+    std::array<ncclResult_t, 2> results{};
+    std::atomic<bool> has_id{false};
+    const auto join = [&](int rank) {
+      const auto at = static_cast<size_t>(rank);
+      results[at] = ncclCommInitRank(&comms[at], 2, id, rank);
+      if (results[at] != ncclSuccess) {
+        EXPECT_STRNE(ncclGetLastError(nullptr), "");
+      }
+    };
+    std::thread other([&] {
+      has_id.wait(false);
+      join(1);
+    });
+    {
+      const Refusal refusal(first, 3);  // the second and third are those for the error itself
+      const Marking marking;
+      EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+      has_id = true;
+      has_id.notify_one();
+      join(0);
+      other.join();
+    }
+    bool is_well = true;
+    for (size_t rank = 0; rank < comms.size(); ++rank) {
+      // The other rank may only know that this process does not answer.
+      EXPECT_THAT(results[rank], testing::AnyOf(ncclSuccess, ncclSystemError, ncclRemoteError));
+      is_well = is_well && results[rank] == ncclSuccess;
+    }
+    for (const ncclComm_t comm : comms) {
+      if (comm != nullptr) {
+        EXPECT_EQ(is_well ? ncclCommDestroy(comm) : ncclCommAbort(comm), ncclSuccess);
+      }
+    }
+    return is_well;
+  };
+  refuse_everywhere(3, attempt, 3);  // each allocation is refused once: ends take up to 10 s
+  unsetenv("PLEXUS_BOOTSTRAP_TIMEOUT");
 }
 
 }  // namespace
