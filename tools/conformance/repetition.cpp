@@ -3,38 +3,17 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <deque>
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
-#include <sys/wait.h>
 #include <system_error>
-#include <thread>
-#include <unistd.h>
 #include <utility>
 
 #include "tools/conformance/repeat/text.hpp"
-
-namespace plexus::conformance::repeat {
-#include "tools/conformance/repeat/steps.h"
-}  // namespace plexus::conformance::repeat
-
-extern "C" {
-int plexus_repeat_native(const char* library,
-                         int version,
-                         const plexus::conformance::repeat::step* const* steps,
-                         int processes);
-int plexus_repeat_nccl(const char* library,
-                       int version,
-                       const plexus::conformance::repeat::step* const* steps,
-                       int processes);
-}
+#include "tools/conformance/trial.hpp"
 
 namespace plexus::conformance {
 namespace {
@@ -44,18 +23,6 @@ using repeat::step;
 constexpr size_t kBuffersMost = 8;
 constexpr size_t kObjectsMost = 4096;  // as in repeat.c
 constexpr int kUnknown = -1;
-
-step make_step(int what, const char* name) {
-  step made{};
-  made.what = what;
-  made.name = name;
-  return made;
-}
-
-/// The steps of all processes of a check.
-struct Program {
-  std::vector<std::vector<step>> processes;
-};
 
 std::vector<std::string> split_words(const std::string& line) {
   std::istringstream text(line);
@@ -300,78 +267,30 @@ Program keep(const Program& program, const std::set<int>& kept, const std::set<i
   return smaller;
 }
 
-int abi_version(const Identity& identity) {
-  const size_t at = identity.abi.rfind("_v");
-  return is_native(identity) || at == std::string::npos ? 0
-                                                        : std::atoi(identity.abi.c_str() + at + 2);
-}
+struct Smallest {
+  Program program;
+  bool always_fails;
+};
 
-/// In the forked process.
-[[noreturn]] void run_program(const Subject& subject,
-                              const Identity& identity,
-                              const Program& program) {
-  ::setpgid(0, 0);
-  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  ::dup2(nowhere, STDOUT_FILENO);
-  ::dup2(nowhere, STDERR_FILENO);
-  if (!subject.preload.empty()) {
-    ::dlopen(subject.preload.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  }
-  std::vector<const step*> steps;
-  std::vector<std::vector<step>> all = program.processes;
-  for (auto& own : all) {
-    own.push_back(make_step(repeat::kEnd, "the end"));
-    steps.push_back(own.data());
-  }
-  auto* const repeat = is_native(identity) ? &plexus_repeat_native : &plexus_repeat_nccl;
-  ::_exit(repeat(subject.file.c_str(), abi_version(identity), steps.data(),
-                 static_cast<int>(steps.size())) == 0
-              ? 0
-              : 1);
-}
-
-/// Whether the program fails here.
-bool fails(const Subject& subject, const Identity& identity, const Program& program) {
-  constexpr auto kLimit = std::chrono::seconds(60);
-  constexpr auto kLook = std::chrono::milliseconds(2);
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    run_program(subject, identity, program);
-  }
-  ::setpgid(pid, pid);
-  int status = 0;
-  const auto end = std::chrono::steady_clock::now() + kLimit * subject.patience;
-  while (pid > 0 && ::waitpid(pid, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > end) {
-      ::kill(-pid, SIGKILL);
-      ::waitpid(pid, &status, 0);
-      break;
-    }
-    std::this_thread::sleep_for(kLook);
-  }
-  if (pid > 0) {
-    ::kill(-pid, SIGKILL);  // a process of it may be left
-  }
-  return pid > 0 && status != 0;
-}
-
-/// The shortest of some beginnings and ends of the messages that still fails.
-Program find_smallest(const Subject& subject,
-                      const Identity& identity,
-                      const Program& program,
-                      const std::set<int>& messages) {
+/// The shortest of some beginnings and ends of the messages that always fails; else all of them.
+Smallest find_smallest(const Subject& subject,
+                       const Identity& identity,
+                       const Program& program,
+                       const std::set<int>& messages) {
   for (size_t count = 1; count < messages.size(); count *= 2) {
     const auto size = static_cast<std::ptrdiff_t>(count);
     const std::set<int> first(messages.begin(), std::next(messages.begin(), size));
     const std::set<int> last(std::prev(messages.end(), size), messages.end());
     for (const std::set<int>& kept : {first, last}) {
       Program smaller = keep(program, complete_groups(program, kept), messages);
-      if (fails(subject, identity, smaller)) {
-        return smaller;
+      if (always_fails(subject, identity, smaller)) {
+        return {smaller, true};
       }
     }
   }
-  return keep(program, messages, messages);
+  Program whole = keep(program, messages, messages);
+  const bool is_certain = always_fails(subject, identity, whole);
+  return {std::move(whole), is_certain};
 }
 
 // ---- text ----
@@ -419,15 +338,19 @@ std::string in_comment(std::string text) {
 std::string format_program(const Subject& subject,
                            const Identity& identity,
                            const Verdict& verdict,
-                           const Program& program) {
+                           const Smallest& smallest) {
+  const Program& program = smallest.program;
   const Check& check = *verdict.check;
   std::string text = fmt::format(
       "/* {}: {}\n * rule: {}\n * {} {}: {}\n *\n * This program repeats the check `{}` of `plexus "
       "plugin check`, without the kit:\n *   cc -std=gnu11 {}FILE.c -ldl && ./a.out {}\n * Exit "
-      "code 0: nothing went wrong; 1: the failure, which it describes. */\n",
+      "code 0: nothing went wrong; 1: the failure, which it describes.{} */\n",
       check.id, check.title, in_comment(check.rule), identity.name, identity.abi,
       in_comment(verdict.detail), check.id, is_native(identity) ? "-I PREFIX/include " : "",
-      subject.file.string());
+      subject.file.string(),
+      smallest.always_fails
+          ? ""
+          : " It depends on time:\n * where the check was made it did not fail in all runs.");
   text += repeat::kStepsText;
   text += is_native(identity) ? repeat::kNativeText : repeat::kNcclText;
   text += repeat::kRepeatText;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A C program that repeats a failed check of a net plugin, without the kit and, for a plugin of
 // NCCL's ABI, without any header: for the plugin's author. It is made of the calls that the check
-// made (`trace`), runs here before it is shown, and has as few messages as still fail.
+// made (`trace`), runs here before it is shown, and has as few messages as still fail in every
+// trial (`trial`).
 #pragma once
 
 #include <string>

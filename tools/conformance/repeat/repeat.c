@@ -215,6 +215,9 @@ static void perform(const struct step* step, int process) {
         wait_more("the other process does not come, for seconds", &since);
       }
       break;
+    case kPause:
+      usleep((useconds_t)step->number * 1000);
+      break;
   }
 }
 

@@ -14,7 +14,8 @@ enum {
   kSend,           /* `on` a sending end; one buffer; begins the next request */
   kRecv,           /* `on` a receiving end; `count` buffers; begins the next request */
   kDone,           /* waits for request `number`; requests are numbered from 0 */
-  kMeet            /* waits for the other process */
+  kMeet,           /* waits for the other process */
+  kPause           /* sleeps for `number` milliseconds */
 };
 struct buffer {
   uint64_t bytes; /* of the message, or for one */
