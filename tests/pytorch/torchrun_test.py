@@ -42,11 +42,25 @@ while step < 10:
 print(f"restart {restart} rank {rank} ends at step {step}", flush=True)
 dist.destroy_process_group()
 """
+# torchrun looks for a port and closes it again before a worker opens it; in a network of its own no other program of this
+# machine takes it in between. Its workers look for each other by the host's name, which has to be known there.
+ALONE = ["unshare", "--net", "--uts", "sh", "-c", 'hostname localhost && ip link set lo up && exec "$@"', "sh"]
 # The second worker of the first try dies before it has met the other.
 DIES_ONCE = '[ "$TORCHELASTIC_RESTART_COUNT $RANK" = "0 1" ] && kill -9 $$; exec "$@"'
 
 
+def can_be_alone():
+    try:
+        return subprocess.run([*ALONE, "true"], capture_output=True, timeout=world.bound(20), check=False).returncode == 0
+    except FileNotFoundError:  # no unshare
+        return False
+
+
 class Torchrun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.prefix = ALONE if can_be_alone() else []
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -55,7 +69,7 @@ class Torchrun(unittest.TestCase):
     def torchrun(self, *words, **environment):
         """Returns what torchrun and the workers printed."""
         launched = subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--max_restarts", "1", "--monitor_interval",
+            [*self.prefix, sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--max_restarts", "1", "--monitor_interval",
              "0.2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1", "-t", "1", "--log_dir", self.folder / "log",
              *words],
             env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -40,13 +40,21 @@ except ImportError as missing:
     skip(f"{missing}: the backend for PyTorch was not built; configure says why at 'pytorch'")
 
 
+@contextlib.contextmanager
 def free_port():
-    """Below those from which the system gives outgoing connections theirs."""
+    """A port that a rank opens later. It lies below those that the system gives to other sockets in between, and no other
+    test gets it: an abstract socket has its name meanwhile."""
     while True:
         port = random.randrange(20000, 32000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+        with socket.socket(socket.AF_UNIX) as reservation, socket.socket() as probe:
+            try:
+                reservation.bind(f"\0plexus-test-port-{port}")
+                probe.bind(("127.0.0.1", port))
+            except OSError:  # it is another test's, or in use
+                continue
+            probe.close()
+            yield port
+            return
 
 
 @contextlib.contextmanager
@@ -54,7 +62,8 @@ def serve_store(on_rank_0, size):
     """What tells the ranks where their store is. Rank 0 serves it itself, or this process, whose store is there for
     ranks that end later than rank 0."""
     if on_rank_0:
-        yield {"MASTER_PORT": free_port()}
+        with free_port() as port:
+            yield {"MASTER_PORT": port}
     else:
         store = dist.TCPStore("127.0.0.1", 0, size, True, wait_for_workers=False)
         yield {"MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": 0}
