@@ -8,6 +8,7 @@ their own process id, by the test that started them.
 import json
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -39,10 +40,26 @@ def clean_environment(**extra):
     return {**kept, **extra}
 
 
+reserved_ports = []  # until this process ends
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that a rank opens later. It lies below those that the system gives to other sockets in between, and no other
+    test gets it: an abstract socket has its name while this process lives."""
+    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(100):
+        port = random.randrange(min(10000, lowest // 2), lowest)
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0plexus-test-port-{port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:  # it is another test's, or in use
+            reservation.close()
+            continue
+        reserved_ports.append(reservation)
+        return port
+    raise AssertionError("no free port was found in 100 tries")
 
 
 class Ended(subprocess.CompletedProcess):
