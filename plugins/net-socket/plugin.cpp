@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // net-socket: TCP as a Plexus net plugin. This file has the descriptor and the table, each entry of
 // which is one `guard` statement over the C++ code. It exports `plexus_plugin_query` and, for NCCL
-// itself, ncclNetPlugin_v8 to v12.
+// itself, ncclNetPlugin_v6 to v12.
 #include <memory>
 #include <vector>
 

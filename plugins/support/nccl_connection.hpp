@@ -161,7 +161,7 @@ inline int32_t connect(Context& context, int device, void* handle, void** out) {
   });
 }
 
-inline int32_t accept(void* listener, void** out, nccl_device_handle_t**) {
+inline int32_t accept(void* listener, void** out) {
   *out = nullptr;
   const Listener& from = *static_cast<const Listener*>(listener);
   return guard(from.context->log(), [&]() -> int32_t {
@@ -176,6 +176,9 @@ inline int32_t accept(void* listener, void** out, nccl_device_handle_t**) {
     }
     return code == PLEXUS_AGAIN ? PLEXUS_OK : code;
   });
+}
+inline int32_t accept(void* listener, void** out, nccl_device_handle_t**) {
+  return accept(listener, out);
 }
 
 inline int32_t close_send(void* send) {
@@ -210,6 +213,10 @@ inline int32_t register_region(void* comm, const plexus_net_region_t& region, vo
 }
 inline int32_t register_memory(void* comm, void* data, size_t size, int kind, void** memory) {
   return register_region(comm, {data, size, 0, -1, static_cast<uint32_t>(kind)}, memory);
+}
+inline int32_t register_memory(void* comm, void* data, int size, int kind, void** memory) {
+  return size < 0 ? PLEXUS_INVALID_ARGUMENT
+                  : register_memory(comm, data, static_cast<size_t>(size), kind, memory);
 }
 // NOLINTBEGIN(readability-function-size): the parameters are NCCL's.
 inline int32_t register_dmabuf(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports a native net plugin (a plexus_net_ops_t) to NCCL as well: PLEXUS_EXPORT_NCCL_NET(kOps,
-// name) defines ncclNetPlugin_v8 to v12, so that NCCL loads the library like any vendor's.
+// name) defines ncclNetPlugin_v6 to v12, so that NCCL loads the library like any vendor's.
 //
 //   NCCL                                    native
-//   init once per process (v8 to v10)       one context for the process, never finalized
+//   init once per process (v6 to v10)       one context for the process, never finalized
 //   init, finalize per communicator (v11+)  a context each; devices are asked of the process's
 //   connect again with the same handle      the handle is kept here; its buffer then says which
 //   success with a null object or request   PLEXUS_AGAIN
@@ -20,6 +20,8 @@
 #include "plugin-api/nccl/net_v10.h"
 #include "plugin-api/nccl/net_v11.h"
 #include "plugin-api/nccl/net_v12.h"
+#include "plugin-api/nccl/net_v6.h"
+#include "plugin-api/nccl/net_v7.h"
 #include "plugin-api/nccl/net_v8.h"
 #include "plugin-api/nccl/net_v9.h"
 #include "plugin-api/plexus_net.h"
@@ -38,7 +40,6 @@ void fill_common(const plexus_net_properties_t& from, int device, Properties& to
   // NCCL takes devices with equal guids for ports of one NIC, and has no value for "unknown".
   to.guid = from.guid == PLEXUS_UNKNOWN_U64 ? static_cast<uint64_t>(device) + 1 : from.guid;
   to.pointer_support = static_cast<int>(from.pointer_support);
-  to.registration_is_global = static_cast<int>(from.registration_is_global);
   to.speed =
       from.speed_mbit_per_s == PLEXUS_UNKNOWN_U32 ? 0 : static_cast<int>(from.speed_mbit_per_s);
   to.port = static_cast<int>(from.port);
@@ -52,6 +53,9 @@ void fill_common(const plexus_net_properties_t& from, int device, Properties& to
 template <class Properties>
 void fill_properties(const plexus_net_properties_t& from, int device, Properties& to) {
   fill_common(from, device, to);
+  if constexpr (requires { to.registration_is_global; }) {
+    to.registration_is_global = static_cast<int>(from.registration_is_global);
+  }
   if constexpr (requires { to.parts; }) {
     to.force_flush = static_cast<int>(from.force_flush);
     to.parts.count = 1;
@@ -136,7 +140,7 @@ template <const plexus_net_ops_t& kOps>
 struct Tables {
   /// Never destroyed, because NCCL may call from threads that outlive main().
   static Process& process() {
-    // NOLINTNEXTLINE(*-avoid-non-const-global-variables): NCCL's v8 to v10 have no context
+    // NOLINTNEXTLINE(*-avoid-non-const-global-variables): NCCL's v6 to v10 have no context
     static Process& state = *give_to_nccl(std::make_unique<Process>(kOps));
     return state;
   }
@@ -175,7 +179,10 @@ struct Tables {
   static int32_t listen_v11(void* context, int device, void* handle, void** out) {
     return listen(*static_cast<Context*>(context), device, handle, out);
   }
-  static int32_t connect_v7(int device, void* handle, void** out, nccl_device_handle_t**) {
+  static int32_t connect_v6(int device, void* handle, void** out) {
+    return connect(process().context(), device, handle, out);
+  }
+  static int32_t connect_v6(int device, void* handle, void** out, nccl_device_handle_t**) {
     return connect(process().context(), device, handle, out);
   }
   static int32_t connect_v10(
@@ -187,7 +194,8 @@ struct Tables {
     return connect(*static_cast<Context*>(context), device, handle, out);
   }
 
-  /// The entries that all versions share. `Properties` is the version's type.
+  /// The entries that all versions share. `Properties` is the version's type; of overloads the
+  /// table's own type chooses.
   template <class Table, class Properties>
   static constexpr Table common(const char* name) {
     Table table{};
@@ -205,11 +213,13 @@ struct Tables {
     table.close_listen = &close_listen;
     return table;
   }
-  static constexpr nccl_net_v8_t v8(const char* name) {
-    auto table = common<nccl_net_v8_t, nccl_net_properties_v8_t>(name);
+  /// v6 to v8, where the size of a message is an int.
+  template <class Table, class Properties>
+  static constexpr Table before_v9(const char* name) {
+    auto table = common<Table, Properties>(name);
     table.init = &init;
     table.listen = &listen_v6;
-    table.connect = &connect_v7;
+    table.connect = &connect_v6;
     table.isend = &isend_v6;
     table.irecv = &irecv<int>;
     return table;
@@ -218,7 +228,7 @@ struct Tables {
     auto table = common<nccl_net_v9_t, nccl_net_properties_v9_t>(name);
     table.init = &init;
     table.listen = &listen_v6;
-    table.connect = &connect_v7;
+    table.connect = &connect_v6;
     table.isend = &isend;
     table.irecv = &irecv<size_t>;
     return table;
@@ -250,12 +260,22 @@ struct Tables {
 /// For a plugin's .cpp, outside of namespaces. `ops`: a plexus_net_ops_t with static storage.
 #define PLEXUS_EXPORT_NCCL_NET(ops, name)                                                          \
   extern "C" {                                                                                     \
+  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v6_t ncclNetPlugin_v6;                                \
+  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v7_t ncclNetPlugin_v7;                                \
   extern PLEXUS_PLUGIN_EXPORT const nccl_net_v8_t ncclNetPlugin_v8;                                \
   extern PLEXUS_PLUGIN_EXPORT const nccl_net_v9_t ncclNetPlugin_v9;                                \
   extern PLEXUS_PLUGIN_EXPORT const nccl_net_v10_t ncclNetPlugin_v10;                              \
   extern PLEXUS_PLUGIN_EXPORT const nccl_net_v11_t ncclNetPlugin_v11;                              \
   extern PLEXUS_PLUGIN_EXPORT const nccl_net_v12_t ncclNetPlugin_v12;                              \
-  constexpr nccl_net_v8_t ncclNetPlugin_v8 = ::plexus::plugin::nccl_export::Tables<ops>::v8(name); \
+  constexpr nccl_net_v6_t ncclNetPlugin_v6 =                                                       \
+      ::plexus::plugin::nccl_export::Tables<ops>::before_v9<nccl_net_v6_t,                         \
+                                                            nccl_net_properties_v6_t>(name);       \
+  constexpr nccl_net_v7_t ncclNetPlugin_v7 =                                                       \
+      ::plexus::plugin::nccl_export::Tables<ops>::before_v9<nccl_net_v7_t,                         \
+                                                            nccl_net_properties_v7_t>(name);       \
+  constexpr nccl_net_v8_t ncclNetPlugin_v8 =                                                       \
+      ::plexus::plugin::nccl_export::Tables<ops>::before_v9<nccl_net_v8_t,                         \
+                                                            nccl_net_properties_v8_t>(name);       \
   constexpr nccl_net_v9_t ncclNetPlugin_v9 = ::plexus::plugin::nccl_export::Tables<ops>::v9(name); \
   constexpr nccl_net_v10_t ncclNetPlugin_v10 =                                                     \
       ::plexus::plugin::nccl_export::Tables<ops>::v10(name);                                       \

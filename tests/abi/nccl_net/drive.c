@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Uses a net plugin as NCCL does, through its table of v8 or (ABI_VERSION 11) v11 alone: a C
+ * Uses a net plugin as NCCL does, through its table of ABI_VERSION (6, 7, 8 or 11) alone: a C
  * program written from the published layouts. Usage: drive LIBRARY. Exit code 0: everything held.
  */
 #define _GNU_SOURCE
@@ -12,18 +12,31 @@
 #include <string.h>
 #include <time.h>
 
+#define TEXT_OF(number) #number
+#define SYMBOL_OF(number) "ncclNetPlugin_v" TEXT_OF(number)
+#define SYMBOL SYMBOL_OF(ABI_VERSION)
 #if ABI_VERSION == 11
-#define SYMBOL "ncclNetPlugin_v11"
 #define CONTEXT void *context,
 #define PROFILE void *profile,
 #define PROFILES void **profiles,
 typedef size_t message_size;
 #else
-#define SYMBOL "ncclNetPlugin_v8"
 #define CONTEXT
 #define PROFILE
 #define PROFILES
 typedef int message_size;
+#endif
+#if ABI_VERSION >= 7
+#define OFFLOAD , void** offload
+#define NO_OFFLOAD , &offload
+#else
+#define OFFLOAD
+#define NO_OFFLOAD
+#endif
+#if ABI_VERSION >= 8
+typedef size_t region_size;
+#else
+typedef int region_size;
 #endif
 
 typedef void (*log_function)(int, unsigned long, const char*, int, const char*, ...);
@@ -31,13 +44,19 @@ typedef void (*log_function)(int, unsigned long, const char*, int, const char*, 
 struct properties {
   char *name, *pci_path;
   uint64_t guid;
-  int pointers, registration_is_global;
+  int pointers;
+#if ABI_VERSION >= 8
+  int registration_is_global;
+#endif
 #if ABI_VERSION == 11
   int force_flush;
 #endif
   int speed, port;
   float latency;
-  int comms_max, recvs_max, device_type, device_version;
+  int comms_max, recvs_max;
+#if ABI_VERSION >= 7
+  int device_type, device_version;
+#endif
 #if ABI_VERSION == 11
   struct {
     int count, devices[4];
@@ -57,9 +76,9 @@ struct net {
   int (*devices)(int*);
   int (*properties)(int, struct properties*);
   int (*listen)(CONTEXT int device, void* handle, void** listen);
-  int (*connect)(CONTEXT int device, void* handle, void** send, void** offload);
-  int (*accept)(void* listen, void** recv, void** offload);
-  int (*reg)(void* connection, void* data, size_t size, int type, void** memory);
+  int (*connect)(CONTEXT int device, void* handle, void** send OFFLOAD);
+  int (*accept)(void* listen, void** recv OFFLOAD);
+  int (*reg)(void* connection, void* data, region_size, int type, void** memory);
   int (*reg_dmabuf)(void*, void*, size_t, int, uint64_t, int, void**);
   int (*dereg)(void* connection, void* memory);
   int (*isend)(void* send, void* data, message_size, int tag, void* memory, PROFILE void** request);
@@ -75,7 +94,9 @@ struct net {
   int (*close_send)(void*);
   int (*close_recv)(void*);
   int (*close_listen)(void*);
+#if ABI_VERSION >= 7
   void *device_memory, *irecv_consumed;
+#endif
 #if ABI_VERSION == 11
   void* make_virtual;
   int (*finalize)(void* context);
@@ -117,7 +138,9 @@ struct pair {
 
 static void connect_pair(const struct net* net, struct pair* pair) {
   _Alignas(16) char handle[128] = {0};
+#if ABI_VERSION >= 7
   void* offload = NULL;
+#endif
 #if ABI_VERSION == 11
   void* context = pair->context;
   OK(net->listen(context, 0, handle, &pair->listen));
@@ -129,13 +152,13 @@ static void connect_pair(const struct net* net, struct pair* pair) {
     check_in_time();
 #if ABI_VERSION == 11
     if (pair->send == NULL)
-      OK(net->connect(context, 0, handle, &pair->send, &offload));
+      OK(net->connect(context, 0, handle, &pair->send NO_OFFLOAD));
 #else
     if (pair->send == NULL)
-      OK(net->connect(0, handle, &pair->send, &offload));
+      OK(net->connect(0, handle, &pair->send NO_OFFLOAD));
 #endif
     if (pair->recv == NULL)
-      OK(net->accept(pair->listen, &pair->recv, &offload));
+      OK(net->accept(pair->listen, &pair->recv NO_OFFLOAD));
   }
   OK(net->close_listen(pair->listen)); /* as NCCL does, at once */
 }
@@ -269,7 +292,9 @@ int main(int argc, char** argv) {
   memset(&properties, 0, sizeof properties);
   OK(net->properties(0, &properties));
   CHECK(properties.name[0] != '\0' && (properties.pointers & 1) != 0 && properties.recvs_max >= 1);
+#if ABI_VERSION >= 7
   CHECK(properties.device_type == 0);
+#endif
 #if ABI_VERSION == 11
   CHECK(properties.fused.count == 1 && properties.p2p_max > 0 && properties.multi_request_max == 1);
 #endif
