@@ -434,8 +434,12 @@ void Connection::take_offer(const WireControl& control) {
   slot.generation = control.generation;
   const Port& port = slot.rail->port();
   const auto state = query_port(port.card->context(), port.number);
-  const bool works = state.has_value() && state.value().state == IBV_PORT_ACTIVE &&
-                     slot.rail->renew().has_value() && slot.rail->connect(control.info).has_value();
+  bool works =
+      state.has_value() && state.value().state == IBV_PORT_ACTIVE && slot.rail->renew().has_value();
+  if (works) {
+    const auto made = slot.rail->connect(control.info);
+    works = made.has_value() && made.value() == Progress::kDone;  // there are further offers
+  }
   if (!works) {
     slot.rail->destroy();
     send_control(message_about(ControlType::kRailRefused, control.rail));
@@ -454,8 +458,10 @@ void Connection::take_answer(const WireControl& control) {
     return;
   }
   slot.state = RailState::kProving;
-  if (const auto made = slot.rail->connect(control.info); made.has_error()) {
-    lose_rail(control.rail, made.error().text);
+  if (const auto made = slot.rail->connect(control.info);
+      made.has_error() || made.value() == Progress::kPending) {
+    lose_rail(control.rail,
+              made.has_error() ? made.error().text : "its peer's address is not found");
     return;
   }
   if (const int error = slot.rail->post_probe({peer_area_, slot.rail->peer().area_rkey});

@@ -6,10 +6,12 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <poll.h>
 
+#include "plugins/net-ib/merge.hpp"
 #include "plugins/net-ib/wire.hpp"
 #include "plugins/support/errno_text.hpp"
 #include "plugins/support/interface.hpp"
@@ -53,52 +55,6 @@ GidKind kind_of_gid(uint32_t type) {
   return type == IBV_GID_TYPE_ROCE_V2   ? GidKind::kRoceV2
          : type == IBV_GID_TYPE_ROCE_V1 ? GidKind::kRoceV1
                                         : GidKind::kInfiniBand;
-}
-
-bool can_join(const Port& a, const Port& b) {
-  return a.attributes.link_layer == b.attributes.link_layer && a.fabric_id == b.fabric_id &&
-         a.plane == b.plane;
-}
-
-/// The card apart from its function number: ports of one card are its functions or its ports.
-std::string slot_of(const Port& port) {
-  const std::string& path = port.card->pci_path();
-  return path.substr(0, path.rfind('.'));
-}
-
-Device device_of(std::vector<const Port*> ports) {
-  Device device;
-  for (const Port* const port : ports) {
-    device.name += (device.name.empty() ? "" : "+") + port->name;
-  }
-  device.ports = std::move(ports);
-  return device;
-}
-
-Result<void> join_named(std::vector<const Port*>& left,
-                        const std::vector<std::string>& names,
-                        std::vector<Device>& devices) {
-  std::vector<const Port*> joined;
-  for (const std::string& name : names) {
-    const auto found = std::find_if(left.begin(), left.end(),
-                                    [&](const Port* each) { return each->name == name; });
-    if (found == left.end()) {
-      return fail(PLEXUS_INVALID_USAGE,
-                  "NCCL_NET_FORCE_MERGE names {}, which is no usable device or is named twice; "
-                  "correct it or NCCL_IB_HCA",
-                  name);
-    }
-    if (!joined.empty() && !can_join(*joined.front(), **found)) {
-      return fail(PLEXUS_INVALID_USAGE,
-                  "NCCL_NET_FORCE_MERGE joins {} and {}, which are of different link layers, "
-                  "fabrics or planes; take them apart",
-                  joined.front()->name, name);
-    }
-    joined.push_back(*found);
-    left.erase(found);
-  }
-  devices.push_back(device_of(std::move(joined)));
-  return ok();
 }
 
 /// The default ids of InfiniBand and RoCE devices are fabrics of their own.
@@ -156,6 +112,7 @@ Result<std::unique_ptr<Card>> Card::open(ibv_device* device, const Settings& set
   const auto path = std::filesystem::canonical(
       std::filesystem::path(kClassFolder) / card->name_ / "device", error);
   card->pci_path_ = error ? "" : path.string();
+  std::ifstream(path / "numa_node") >> card->numa_node_;
   return card;
 }
 
@@ -240,31 +197,6 @@ uint32_t speed_of(uint8_t active_speed, uint8_t active_width) noexcept {
   return speed == 0 ? PLEXUS_UNKNOWN_U32 : speed;
 }
 
-Result<std::vector<Device>> merge_ports(std::span<const Port* const> ports,
-                                        const Settings& settings) {
-  std::vector<const Port*> left(ports.begin(), ports.end());
-  std::vector<Device> devices;
-  for (const std::vector<std::string>& names : settings.merged) {
-    PLEXUS_TRY(join_named(left, names, devices));
-  }
-  while (!left.empty()) {
-    const Port& first = *left.front();
-    std::vector<const Port*> joined;
-    for (const Port* const port : left) {
-      const bool is_same_card = settings.merges_ports && !first.card->pci_path().empty() &&
-                                slot_of(*port) == slot_of(first) && can_join(*port, first);
-      if ((port == &first || is_same_card) && joined.size() < kRailsMax) {
-        joined.push_back(port);
-      }
-    }
-    std::erase_if(left, [&](const Port* each) {
-      return std::find(joined.begin(), joined.end(), each) != joined.end();
-    });
-    devices.push_back(device_of(std::move(joined)));
-  }
-  return devices;
-}
-
 Result<void> Devices::add_port(Card& card,
                                uint8_t number,
                                const Settings& settings,
@@ -283,6 +215,8 @@ Result<void> Devices::add_port(Card& card,
   auto port = std::make_unique<Port>();
   port->card = &card;
   port->number = number;
+  port->pci_path = card.pci_path();
+  port->numa_node = card.numa_node();
   port->name =
       card.limits().phys_port_cnt > 1 ? fmt::format("{}:{}", card.name(), number) : card.name();
   port->attributes = attributes;
@@ -352,6 +286,9 @@ Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings, const p
   for (const auto& port : devices->ports_) {
     ports.push_back(port.get());
   }
+  if (settings.orders_by_pci) {
+    sort_by_pci(ports);
+  }
   PLEXUS_TRY(merged, merge_ports(ports, settings));
   devices->devices_ = std::move(merged);
   if (ports.empty()) {
@@ -367,7 +304,7 @@ void Devices::read_properties(const Device& device, plexus_net_properties_t& pro
   if (properties.name[0] == '\0') {
     plugin::copy_text(properties.name, first.name);
   }
-  plugin::copy_text(properties.pci_path, first.card->pci_path());
+  plugin::copy_text(properties.pci_path, first.pci_path);
   properties.guid = first.guid == 0 ? PLEXUS_UNKNOWN_U64 : first.guid;
   properties.fabric_id = first.fabric_id;
   properties.message_bytes_max = kMessageBytesMax;

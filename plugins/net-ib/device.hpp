@@ -37,6 +37,8 @@ class Card {
   [[nodiscard]] uint32_t memory_kinds() const noexcept { return memory_kinds_; }
   /// Real path of its PCI function; empty: it has none.
   [[nodiscard]] const std::string& pci_path() const noexcept { return pci_path_; }
+  /// -1: unknown.
+  [[nodiscard]] int32_t numa_node() const noexcept { return numa_node_; }
 
   /// Takes what the driver reports of its own accord. Does not block; makes a system call.
   void take_events();
@@ -60,6 +62,7 @@ class Card {
   PdPtr pd_;
   std::string name_;
   std::string pci_path_;
+  int32_t numa_node_ = -1;
   ibv_device_attr limits_;
   MemoryCache memory_;
   uint32_t memory_kinds_ = PLEXUS_MEMORY_HOST;
@@ -73,6 +76,8 @@ struct Port {
   Card* card = nullptr;
   uint8_t number = 0;
   std::string name;  // "mlx5_0", with several ports "mlx5_0:2"
+  std::string pci_path;
+  int32_t numa_node = -1;  // -1: unknown
   ibv_port_attr attributes{};
   Gid gid;
   uint64_t guid = 0;  // of the card
@@ -118,11 +123,6 @@ class Devices {
 
 /// Mbit/s of a port; unknown: PLEXUS_UNKNOWN_U32.
 [[nodiscard]] uint32_t speed_of(uint8_t active_speed, uint8_t active_width) noexcept;
-
-/// Joins ports into devices: the groups that the user names, then, if wanted, ports of one card.
-/// Ports of different link layers, fabrics or planes are never joined.
-[[nodiscard]] Result<std::vector<Device>> merge_ports(std::span<const Port* const> ports,
-                                                      const Settings& settings);
 
 /// The GIDs of a port that are not empty.
 [[nodiscard]] Result<std::vector<Gid>> list_gids(ibv_context* context, uint8_t port);

@@ -28,6 +28,7 @@ constexpr int kAcceptsPerCall = 64;
 /// Limits log lines caused by a port scan.
 constexpr uint32_t kRefusalsLogged = 8;
 constexpr std::align_val_t kAreaAlignment{4096};
+constexpr const char* kNotFound = "the network does not find the hardware address of its port";
 
 AreaPtr make_area() {
   void* const raw = ::operator new(sizeof(Area), kAreaAlignment);
@@ -48,6 +49,26 @@ Result<void> make_rails(const Place& place, Role role, uint32_t rails, uint32_t 
     link.rails.push_back(std::move(rail));
   }
   return ok();
+}
+
+/// A device with fewer ports than its peer's is slower than a user who merged them expects.
+void tell_unused_ports(const Place& place, size_t peer_ports, const std::string& peer_name) {
+  const size_t ports = place.device->ports.size();
+  if (ports != peer_ports) {
+    place.log.info("net-ib: {} has {} port{} and the device of {} has {}: the connection uses {}",
+                   place.device->name, ports, ports == 1 ? "" : "s", peer_name, peer_ports,
+                   std::min(ports, peer_ports));
+  }
+}
+
+/// kPending: some rail cannot reach its peer yet.
+Result<Progress> connect_rails(Link& link) {
+  auto progress = Progress::kDone;
+  for (size_t i = 0; i < link.rails.size(); ++i) {
+    PLEXUS_TRY(made, link.rails[i]->connect(link.peer.rail[i]));
+    progress = made == Progress::kPending ? made : progress;
+  }
+  return progress;
 }
 
 WireHello describe(const Link& link) {
@@ -185,7 +206,11 @@ Result<Progress> Listener::hear(Stranger& stranger) const {
   }
   if (stranger.step == Step::kHello) {
     PLEXUS_TRY(progress, take_hello(stranger));
-    stranger.step = progress == Progress::kDone ? Step::kReady : Step::kHello;
+    stranger.step = progress == Progress::kDone ? Step::kRails : Step::kHello;
+  }
+  if (stranger.step == Step::kRails) {
+    PLEXUS_TRY(progress, answer(stranger.link));
+    stranger.step = progress == Progress::kDone ? Step::kReady : Step::kRails;
   }
   if (stranger.step == Step::kReady) {
     PLEXUS_TRY(stranger.link.control.flush());
@@ -201,7 +226,8 @@ Result<Progress> Listener::hear(Stranger& stranger) const {
     }
   }
   if (Clock::now() > stranger.deadline) {
-    return fail(PLEXUS_REMOTE_ERROR, "its hello did not arrive in time");
+    return fail(PLEXUS_REMOTE_ERROR, "{}",
+                stranger.step == Step::kRails ? kNotFound : "its hello did not arrive in time");
   }
   return Progress::kPending;
 }
@@ -213,14 +239,20 @@ Result<Progress> Listener::take_hello(Stranger& stranger) const {
     return progress;
   }
   link.peer_name = fmt::format("{} ({})", readable(link.peer.host), stranger.address);
+  tell_unused_ports(place_, link.peer.rails, link.peer_name);
   const auto rails =
       std::min<uint32_t>(link.peer.rails, static_cast<uint32_t>(place_.device->ports.size()));
   PLEXUS_TRY(make_rails(place_, Role::kReceiver, rails, link.peer.qps, link));
-  for (uint32_t i = 0; i < rails; ++i) {
-    PLEXUS_TRY(link.rails[i]->connect(link.peer.rail[i]));
-  }
-  PLEXUS_TRY(link.control.send(bytes_of(describe(link))));
+  stranger.deadline = Clock::now() + place_.settings->connect_timeout;  // it is no stranger
   return Progress::kDone;
+}
+
+Result<Progress> Listener::answer(Link& link) {
+  PLEXUS_TRY(progress, connect_rails(link));
+  if (progress == Progress::kDone) {
+    PLEXUS_TRY(link.control.send(bytes_of(describe(link))));
+  }
+  return progress;
 }
 
 void Listener::refuse(const Stranger& stranger, const std::string& reason) {
@@ -276,7 +308,7 @@ Result<Progress> Connector::try_connect(Link& link) {
     return Progress::kDone;
   }
   if (progress.has_value() && is_late) {
-    progress = fail(PLEXUS_REMOTE_ERROR, "no answer");
+    progress = fail(PLEXUS_REMOTE_ERROR, "{}", step_ == Step::kRails ? kNotFound : "no answer");
   }
   if (progress.has_value()) {
     return Progress::kPending;
@@ -316,8 +348,15 @@ Result<Progress> Connector::advance() {
     }
     step_ = Step::kAnswer;
   }
-  PLEXUS_TRY(link_.control.flush());
-  return take_answer();
+  if (step_ == Step::kAnswer) {
+    PLEXUS_TRY(link_.control.flush());
+    PLEXUS_TRY(progress, take_answer());
+    if (progress == Progress::kPending) {
+      return progress;
+    }
+    step_ = Step::kRails;
+  }
+  return say_ready();
 }
 
 Result<Progress> Connector::finish_tcp() {
@@ -357,14 +396,19 @@ Result<Progress> Connector::take_answer() {
     return fail(PLEXUS_REMOTE_ERROR, "its answer contradicts the hello");
   }
   link_.peer_name = fmt::format("{} ({})", readable(link_.peer.host), target_.text());
+  tell_unused_ports(place_, link_.peer.rails, link_.peer_name);
   link_.rails.resize(link_.peer.rails);
-  for (uint32_t i = 0; i < link_.peer.rails; ++i) {
-    PLEXUS_TRY(link_.rails[i]->connect(link_.peer.rail[i]));
-  }
-  WireControl ready{};
-  ready.type = static_cast<uint32_t>(ControlType::kReady);
-  PLEXUS_TRY(link_.control.send(bytes_of(ready)));
   return Progress::kDone;
+}
+
+Result<Progress> Connector::say_ready() {
+  PLEXUS_TRY(progress, connect_rails(link_));
+  if (progress == Progress::kDone) {
+    WireControl ready{};
+    ready.type = static_cast<uint32_t>(ControlType::kReady);
+    PLEXUS_TRY(link_.control.send(bytes_of(ready)));
+  }
+  return progress;
 }
 
 }  // namespace plexus::net_ib

@@ -55,7 +55,7 @@ class Listener {
   [[nodiscard]] Result<Progress> try_accept(Link& link);
 
  private:
-  enum class Step : uint8_t { kProving, kHello, kReady };
+  enum class Step : uint8_t { kProving, kHello, kRails, kReady };
   struct Stranger {
     Step step = Step::kProving;
     Clock::time_point deadline;
@@ -68,6 +68,7 @@ class Listener {
   /// kDone: its queue pairs are ready. An Error: why it is refused.
   [[nodiscard]] Result<Progress> hear(Stranger& stranger) const;
   [[nodiscard]] Result<Progress> take_hello(Stranger& stranger) const;
+  [[nodiscard]] static Result<Progress> answer(Link& link);
   void refuse(const Stranger& stranger, const std::string& reason);
 
   Place place_;
@@ -85,7 +86,7 @@ class Connector {
   [[nodiscard]] Result<Progress> try_connect(Link& link);
 
  private:
-  enum class Step : uint8_t { kWaiting, kTcp, kProving, kAnswer };
+  enum class Step : uint8_t { kWaiting, kTcp, kProving, kAnswer, kRails };
   explicit Connector(const Place& place) : place_(place) {}
   [[nodiscard]] Result<void> start_tcp();
   /// An Error ends the attempt; `may_retry_` says whether there is another.
@@ -93,6 +94,7 @@ class Connector {
   [[nodiscard]] Result<Progress> finish_tcp();
   [[nodiscard]] Result<Progress> say_hello();
   [[nodiscard]] Result<Progress> take_answer();
+  [[nodiscard]] Result<Progress> say_ready();
 
   Place place_;
   WireHandle wire_{};

@@ -117,8 +117,12 @@ Result<void> Rail::make_flush_queue() {
   flush_cq_ = std::move(queue);
   PLEXUS_TRY(flush, make_queue(*flush_cq_, {kFlushDepth, 0}, 0));
   flush_ = std::move(flush);
-  return make_ready(flush_, describe(), {flush_.qp->qp_num, flush_.sequence, {}},
-                    options_.settings->traffic_class);
+  PLEXUS_TRY(made, make_ready(flush_, describe(), {flush_.qp->qp_num, flush_.sequence, {}},
+                              options_.settings->traffic_class));
+  if (made == Progress::kPending) {
+    return cannot("connect a queue pair with itself", ETIMEDOUT);
+  }
+  return ok();
 }
 
 Result<Rail::Queue> Rail::make_queue(ibv_cq& cq, Depth depth, uint32_t inline_bytes) const {
@@ -180,7 +184,7 @@ WireRail Rail::describe() const {
   return wire;
 }
 
-Result<void> Rail::connect(const WireRail& peer) {
+Result<Progress> Rail::connect(const WireRail& peer) {
   peer_ = peer;
   if (peer.link_layer != port().attributes.link_layer) {
     return fail(PLEXUS_INVALID_USAGE,
@@ -190,12 +194,34 @@ Result<void> Rail::connect(const WireRail& peer) {
                 port().is_infiniband() ? "InfiniBand" : "Ethernet (RoCE)", readable(peer.name),
                 peer.port);
   }
-  PLEXUS_TRY(make_ready(control_, peer, peer.control, options_.settings->control_traffic_class));
-  for (uint32_t qp = 0; qp < qps(); ++qp) {
-    PLEXUS_TRY(make_ready(data_[qp], peer, peer.data[qp], options_.settings->traffic_class));
-    PLEXUS_TRY(post_arrivals(qp));
+  if (std::chrono::steady_clock::now() < retry_time_) {
+    return Progress::kPending;
   }
-  return ok();
+  PLEXUS_TRY(progress,
+             make_ready(control_, peer, peer.control, options_.settings->control_traffic_class));
+  for (uint32_t qp = 0; qp < qps() && progress == Progress::kDone; ++qp) {
+    if (data_[qp].is_ready) {
+      continue;
+    }
+    PLEXUS_TRY(made, make_ready(data_[qp], peer, peer.data[qp], options_.settings->traffic_class));
+    progress = made;
+    if (progress == Progress::kDone) {
+      PLEXUS_TRY(post_arrivals(qp));
+    }
+  }
+  return progress;
+}
+
+/// For RoCE the kernel looks for the peer's hardware address when a queue pair is connected, and
+/// gives up after about a second; where many hosts ask at once, answers are lost.
+bool Rail::may_retry(int error) {
+  const Settings& settings = *options_.settings;
+  if ((error != ETIMEDOUT && !settings.retries_all) || retries_ >= settings.connect_retries) {
+    return false;
+  }
+  ++retries_;
+  retry_time_ = std::chrono::steady_clock::now() + retries_ * settings.connect_retry_pause;
+  return true;
 }
 
 ibv_ah_attr Rail::address_of(const WireRail& peer, uint8_t traffic_class) const noexcept {
@@ -215,10 +241,13 @@ ibv_ah_attr Rail::address_of(const WireRail& peer, uint8_t traffic_class) const 
   return address;
 }
 
-Result<void> Rail::make_ready(Queue& queue,
-                              const WireRail& peer,
-                              const WireQp& peer_qp,
-                              uint8_t traffic_class) const {
+Result<Progress> Rail::make_ready(Queue& queue,
+                                  const WireRail& peer,
+                                  const WireQp& peer_qp,
+                                  uint8_t traffic_class) {
+  if (queue.is_ready) {
+    return Progress::kDone;
+  }
   if (queue.has_ece && peer_qp.ece[0] != 0 && verbs().set_ece != nullptr) {
     ibv_ece wanted{peer_qp.ece[0], peer_qp.ece[1], peer_qp.ece[2]};
     queue.has_ece = verbs().set_ece(queue.qp.get(), &wanted) == 0;  // a hint: without it, as ever
@@ -235,6 +264,9 @@ Result<void> Rail::make_ready(Queue& queue,
       verbs().modify_qp(queue.qp.get(), &attributes,
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error != 0 && may_retry(error)) {
+    return Progress::kPending;
+  }
   if (error != 0) {
     const Gid gid{0, GidKind::kInfiniBand, peer.gid};
     return fail(PLEXUS_SYSTEM_ERROR,
@@ -260,7 +292,8 @@ Result<void> Rail::make_ready(Queue& queue,
   if (error != 0) {
     return cannot("start a queue pair", error);
   }
-  return ok();
+  queue.is_ready = true;
+  return Progress::kDone;
 }
 
 Result<void> Rail::post_arrivals(uint32_t qp) {
@@ -296,6 +329,8 @@ void Rail::destroy() noexcept {
   data_.clear();
   cq_.reset();
   arrivals_expected_ = 0;
+  retries_ = 0;
+  retry_time_ = {};
 }
 
 Result<void> Rail::renew() {

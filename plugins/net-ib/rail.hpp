@@ -6,6 +6,7 @@
 // Threads: one at a time. Nothing blocks.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -78,8 +79,9 @@ class Rail {
   [[nodiscard]] uint32_t qps() const noexcept { return static_cast<uint32_t>(data_.size()); }
 
   [[nodiscard]] WireRail describe() const;
-  /// Connects all queue pairs with those of `peer`, and posts what arrivals need.
-  [[nodiscard]] Result<void> connect(const WireRail& peer);
+  /// Connects all queue pairs with those of `peer`, and posts what arrivals need. kPending: the
+  /// network does not know the peer's address yet; call again.
+  [[nodiscard]] Result<Progress> connect(const WireRail& peer);
   /// Queue pairs are of no more use: what arrives is refused, what is under way ends.
   void stop() noexcept;
   /// After stop(): poll() has returned all that arrived before.
@@ -128,6 +130,7 @@ class Rail {
     uint32_t inline_bytes_max = 0;
     ibv_ece ece{};
     bool has_ece = false;
+    bool is_ready = false;  // connected
   };
   struct Depth {
     uint32_t sends;
@@ -139,10 +142,11 @@ class Rail {
   [[nodiscard]] Result<void> make_flush_queue();
   [[nodiscard]] Result<Queue> make_queue(ibv_cq& cq, Depth depth, uint32_t inline_bytes) const;
   [[nodiscard]] Result<void> initialise(const Queue& queue) const;
-  [[nodiscard]] Result<void> make_ready(Queue& queue,
-                                        const WireRail& peer,
-                                        const WireQp& peer_qp,
-                                        uint8_t traffic_class) const;
+  [[nodiscard]] Result<Progress> make_ready(Queue& queue,
+                                            const WireRail& peer,
+                                            const WireQp& peer_qp,
+                                            uint8_t traffic_class);
+  [[nodiscard]] bool may_retry(int error);
   [[nodiscard]] ibv_ah_attr address_of(const WireRail& peer, uint8_t traffic_class) const noexcept;
   [[nodiscard]] Result<void> post_arrivals(uint32_t qp);
   [[nodiscard]] Failure cannot(const char* what, int error) const;
@@ -156,6 +160,8 @@ class Rail {
   uint32_t controls_ = 0;           // posted, to signal some
   uint32_t arrivals_expected_ = 0;  // posted, and poll() has not returned them
   bool is_stopped_ = false;
+  uint32_t retries_ = 0;  // of connect()
+  std::chrono::steady_clock::time_point retry_time_;
   WireRail peer_{};
   // Connected with itself, for the life of the rail; only where the card accesses GPU memory.
   CqPtr flush_cq_;

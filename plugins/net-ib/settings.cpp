@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-ib/settings.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -28,18 +29,19 @@ T narrow(int64_t value) {
 
 constexpr int64_t kByteMax = 255;
 constexpr int64_t kSlMax = 15;
+constexpr uint64_t kArThreshold = 8192;  // bytes, NCCL's default
 constexpr int64_t kGibibyte = int64_t{1} << 30;
 constexpr int64_t kIdMax = int64_t{1} << 62;
 
 /// NCCL's names and, but for NCCL_IB_USE_INLINE, defaults; docs/net-ib.md has the same rows. -1 of
-/// NCCL_IB_SL and NCCL_IB_TC is "not set", which is 0.
+/// NCCL_IB_SL and NCCL_IB_TC is "not set", which is 0; -2 of NCCL_IB_AR_THRESHOLD is kArThreshold.
 constexpr NumberRow kNumbers[] = {
     {"NCCL_IB_DISABLE", 0, 0, 1, [](Settings& s, int64_t v) { s.is_disabled = v != 0; }},
     {"NCCL_IB_GID_INDEX", -1, -1, UINT16_MAX,
      [](Settings& s, int64_t v) { s.gid.index = narrow<int32_t>(v); }},
     {"NCCL_IB_ROCE_VERSION_NUM", 2, 1, 2,
      [](Settings& s, int64_t v) { s.gid.roce_version = narrow<uint32_t>(v); }},
-    {"NCCL_IB_MERGE_NICS", 1, 0, 1, [](Settings& s, int64_t v) { s.merges_ports = v != 0; }},
+    {"NCCL_IB_DEVICE_PCI_ORDER", 1, 0, 1, [](Settings& s, int64_t v) { s.orders_by_pci = v != 0; }},
     {"NCCL_IB_QPS_PER_CONNECTION", 1, 1, kQpsMax,
      [](Settings& s, int64_t v) { s.qps = narrow<uint32_t>(v); }},
     {"NCCL_IB_SPLIT_DATA_ON_QPS", 0, 0, 1,
@@ -48,6 +50,11 @@ constexpr NumberRow kNumbers[] = {
      [](Settings& s, int64_t v) { s.stripe_bytes_min = narrow<uint64_t>(v); }},
     {"NCCL_IB_TIMEOUT", 20, 1, 31, [](Settings& s, int64_t v) { s.timeout = narrow<uint8_t>(v); }},
     {"NCCL_IB_RETRY_CNT", 7, 0, 7, [](Settings& s, int64_t v) { s.retries = narrow<uint8_t>(v); }},
+    {"NCCL_IB_MQP_RETRY_CNT", 34, 0, 1000,
+     [](Settings& s, int64_t v) { s.connect_retries = narrow<uint32_t>(v); }},
+    {"NCCL_IB_MQP_RETRY_SLEEP_MSEC", 100, 0, 10'000,
+     [](Settings& s, int64_t v) { s.connect_retry_pause = std::chrono::milliseconds(v); }},
+    {"NCCL_IB_MQP_RETRY_ALL", 0, 0, 1, [](Settings& s, int64_t v) { s.retries_all = v != 0; }},
     {"NCCL_IB_PKEY", 0, 0, UINT16_MAX,
      [](Settings& s, int64_t v) { s.pkey_index = narrow<uint16_t>(v); }},
     {"NCCL_IB_SL", -1, -1, kSlMax,
@@ -55,8 +62,10 @@ constexpr NumberRow kNumbers[] = {
     {"NCCL_IB_USE_INLINE", 1, 0, 1, [](Settings& s, int64_t v) { s.sends_inline = v != 0; }},
     {"NCCL_IB_ADAPTIVE_ROUTING", -2, -2, 1,
      [](Settings& s, int64_t v) { s.adaptive_routing = to_choice(v); }},
-    {"NCCL_IB_AR_THRESHOLD", 8192, 0, kGibibyte,
-     [](Settings& s, int64_t v) { s.adaptive_routing_bytes = narrow<uint64_t>(v); }},
+    {"NCCL_IB_AR_THRESHOLD", -2, -2, kGibibyte,
+     [](Settings& s, int64_t v) {
+       s.adaptive_routing_bytes = v < 0 ? kArThreshold : narrow<uint64_t>(v);
+     }},
     {"NCCL_IB_ECE_ENABLE", 1, 0, 1, [](Settings& s, int64_t v) { s.uses_ece = v != 0; }},
     {"NCCL_IB_PCI_RELAXED_ORDERING", 2, 0, 2,
      [](Settings& s, int64_t v) { s.orders_relaxed = v != 0; }},
@@ -158,6 +167,38 @@ Result<std::vector<std::vector<std::string>>> read_merged(const ReadVariable& re
   return groups;
 }
 
+/// NCCL_NET_MERGE_LEVEL and NCCL_NET_MERGE_POLICY. NCCL's levels P2C and PXN are between GPUs and
+/// cards, not between cards; they include PXB.
+Result<void> read_merge_rules(const ReadVariable& read, Settings& settings) {
+  struct Level {
+    std::string_view name;
+    MergeLevel level;
+  };
+  constexpr Level kLevels[] = {
+      {"", MergeLevel::kPort},   {"LOC", MergeLevel::kLoc}, {"PORT", MergeLevel::kPort},
+      {"PIX", MergeLevel::kPix}, {"PXB", MergeLevel::kPxb}, {"P2C", MergeLevel::kPxb},
+      {"PXN", MergeLevel::kPxb}, {"PHB", MergeLevel::kPhb}, {"SYS", MergeLevel::kSys}};
+  const std::string_view name = read_text(read, "NCCL_NET_MERGE_LEVEL");
+  const auto* const found = std::find_if(std::begin(kLevels), std::end(kLevels),
+                                         [&](const Level& each) { return each.name == name; });
+  if (found == std::end(kLevels)) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "NCCL_NET_MERGE_LEVEL={} is none of LOC, PORT, PIX, PXB, PHB and SYS; correct or "
+                "unset it",
+                name);
+  }
+  const std::string_view policy = read_text(read, "NCCL_NET_MERGE_POLICY");
+  if (!policy.empty() && policy != "ALL" && policy != "RAIL") {
+    return fail(PLEXUS_INVALID_USAGE,
+                "NCCL_NET_MERGE_POLICY={} is neither ALL nor RAIL; correct or unset it", policy);
+  }
+  constexpr NumberRow kMerges = {"NCCL_IB_MERGE_NICS", 1, 0, 1, nullptr};
+  PLEXUS_TRY(merges, read_ib_number(read, kMerges));
+  settings.merge_level = merges == 0 ? MergeLevel::kLoc : found->level;
+  settings.keeps_rails_apart = policy == "RAIL";
+  return ok();
+}
+
 }  // namespace
 
 Result<Settings> read_settings(const ReadVariable& read, int32_t traffic_class) {
@@ -167,6 +208,7 @@ Result<Settings> read_settings(const ReadVariable& read, int32_t traffic_class) 
     row.set(settings, value);
   }
   PLEXUS_TRY(read_traffic_classes(read, traffic_class, settings));
+  PLEXUS_TRY(read_merge_rules(read, settings));
   PLEXUS_TRY(read_gid_wish(read, settings.gid));
   PLEXUS_TRY(hcas, read_hcas(read));
   PLEXUS_TRY(merged, read_merged(read));

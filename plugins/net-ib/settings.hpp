@@ -24,6 +24,9 @@ inline constexpr uint32_t kQpsMax = 16;
 /// NCCL_IB_ADAPTIVE_ROUTING and PLEXUS_IB_..: 0, 1, or as the link layer suggests.
 enum class Choice : uint8_t { kOff, kOn, kAuto };
 
+/// NCCL_NET_MERGE_LEVEL: how near ports are that become one device. A level has those before it.
+enum class MergeLevel : uint8_t { kLoc, kPort, kPix, kPxb, kPhb, kSys };
+
 /// NCCL's defaults, so that devices without an id are of one datacenter, and of two rails.
 inline constexpr uint64_t kFabricRailsMax = uint64_t{1} << 62;
 inline constexpr uint64_t kIbFabric = uint64_t{1} << 60;
@@ -41,26 +44,31 @@ struct Settings {
   HcaFilter hcas;                                // NCCL_IB_HCA, PLEXUS_IB_HCA
   GidWish gid;                                   // NCCL_IB_GID_INDEX and others
   std::vector<std::vector<std::string>> merged;  // NCCL_NET_FORCE_MERGE
-  bool merges_ports = true;                      // NCCL_IB_MERGE_NICS
+  MergeLevel merge_level = MergeLevel::kPort;    // NCCL_NET_MERGE_LEVEL, NCCL_IB_MERGE_NICS
+  bool keeps_rails_apart = false;                // NCCL_NET_MERGE_POLICY=RAIL
+  bool orders_by_pci = true;                     // NCCL_IB_DEVICE_PCI_ORDER
   FabricSettings fabric;
-  uint32_t qps = 1;                         // NCCL_IB_QPS_PER_CONNECTION
-  bool splits_on_qps = false;               // NCCL_IB_SPLIT_DATA_ON_QPS
-  uint64_t stripe_bytes_min = 0;            // PLEXUS_IB_STRIPE_MIN
-  uint8_t timeout = 0;                      // NCCL_IB_TIMEOUT: 4.096 us * 2^timeout
-  uint8_t retries = 0;                      // NCCL_IB_RETRY_CNT
-  uint16_t pkey_index = 0;                  // NCCL_IB_PKEY
-  uint8_t service_level = 0;                // NCCL_IB_SL
-  uint8_t traffic_class = 0;                // NCCL_IB_TC, or what the host asks for
-  uint8_t control_traffic_class = 0;        // NCCL_IB_FIFO_TC
-  bool sends_inline = true;                 // NCCL_IB_USE_INLINE
-  Choice adaptive_routing = Choice::kAuto;  // NCCL_IB_ADAPTIVE_ROUTING
-  uint64_t adaptive_routing_bytes = 0;      // NCCL_IB_AR_THRESHOLD
-  bool uses_ece = true;                     // NCCL_IB_ECE_ENABLE
-  bool orders_relaxed = true;               // NCCL_IB_PCI_RELAXED_ORDERING
-  bool heeds_events = true;                 // NCCL_IB_RETURN_ASYNC_EVENTS
-  Choice gpu_memory = Choice::kAuto;        // PLEXUS_IB_GDR
-  bool flushes = true;                      // NCCL_GDR_FLUSH_DISABLE
-  std::string interfaces;                   // NCCL_SOCKET_IFNAME
+  uint32_t qps = 1;                                  // NCCL_IB_QPS_PER_CONNECTION
+  bool splits_on_qps = false;                        // NCCL_IB_SPLIT_DATA_ON_QPS
+  uint64_t stripe_bytes_min = 0;                     // PLEXUS_IB_STRIPE_MIN
+  uint8_t timeout = 0;                               // NCCL_IB_TIMEOUT: 4.096 us * 2^timeout
+  uint8_t retries = 0;                               // NCCL_IB_RETRY_CNT
+  uint32_t connect_retries = 0;                      // NCCL_IB_MQP_RETRY_CNT
+  std::chrono::milliseconds connect_retry_pause{0};  // NCCL_IB_MQP_RETRY_SLEEP_MSEC
+  bool retries_all = false;                          // NCCL_IB_MQP_RETRY_ALL
+  uint16_t pkey_index = 0;                           // NCCL_IB_PKEY
+  uint8_t service_level = 0;                         // NCCL_IB_SL
+  uint8_t traffic_class = 0;                         // NCCL_IB_TC, or what the host asks for
+  uint8_t control_traffic_class = 0;                 // NCCL_IB_FIFO_TC
+  bool sends_inline = true;                          // NCCL_IB_USE_INLINE
+  Choice adaptive_routing = Choice::kAuto;           // NCCL_IB_ADAPTIVE_ROUTING
+  uint64_t adaptive_routing_bytes = 0;               // NCCL_IB_AR_THRESHOLD
+  bool uses_ece = true;                              // NCCL_IB_ECE_ENABLE
+  bool orders_relaxed = true;                        // NCCL_IB_PCI_RELAXED_ORDERING
+  bool heeds_events = true;                          // NCCL_IB_RETURN_ASYNC_EVENTS
+  Choice gpu_memory = Choice::kAuto;                 // PLEXUS_IB_GDR
+  bool flushes = true;                               // NCCL_GDR_FLUSH_DISABLE
+  std::string interfaces;                            // NCCL_SOCKET_IFNAME
   plugin::AddressFamily family = plugin::AddressFamily::kAny;  // NCCL_SOCKET_FAMILY
   std::chrono::seconds connect_timeout{0};                     // PLEXUS_IB_CONNECT_TIMEOUT_S
   security::Mode security = security::Mode::kAuth;             // PLEXUS_NET_SECURITY

@@ -271,6 +271,10 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
 int modify_qp(ibv_qp* raw, ibv_qp_attr* attributes, int mask) {
   auto& pair = *reinterpret_cast<QueuePair*>(raw);
   if ((mask & IBV_QP_DEST_QPN) != 0) {
+    if (pair.card->unresolved > 0) {
+      --pair.card->unresolved;
+      return ETIMEDOUT;
+    }
     pair.peer = attributes->dest_qp_num;
   }
   pair.base.state = attributes->qp_state;

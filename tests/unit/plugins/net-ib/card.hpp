@@ -35,6 +35,7 @@ struct Card {
   bool takes_dmabufs = false;
   uint32_t posts_until_refusal = UINT32_MAX;  // then one work request is refused
   uint32_t inline_bytes_max = UINT32_MAX;
+  uint32_t unresolved = 0;  // so often it does not find a peer's address
   uint32_t gid_index = 1;
   uint64_t writes = 0;  // carried out for it
   uint64_t reads = 0;

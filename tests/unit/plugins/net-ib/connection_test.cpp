@@ -69,17 +69,27 @@ class IbConnection : public testing::Test {
     }
   }
 
-  void connect(bool has_gpus = false, uint32_t inline_bytes_max = UINT32_MAX) {
+  void make_hosts(bool has_gpus, uint32_t inline_bytes_max) {
     const auto setting = [](std::string_view name) {
-      return name == "NCCL_SOCKET_IFNAME" ? "lo" : nullptr;
+      return name == "NCCL_SOCKET_IFNAME"             ? "lo"
+             : name == "NCCL_IB_MQP_RETRY_SLEEP_MSEC" ? "1"
+                                                      : nullptr;
     };
     settings = read_settings(setting, -1).value();
-    const plugin::Log log(&keep_line, reinterpret_cast<plexus_log_sink_t*>(&lines));
     a.emplace("a", settings, has_gpus, inline_bytes_max);
     b.emplace("b", settings, has_gpus, inline_bytes_max);
+  }
+  void connect(bool has_gpus = false, uint32_t inline_bytes_max = UINT32_MAX) {
+    make_hosts(has_gpus, inline_bytes_max);
+    connect_hosts();
+  }
+  [[nodiscard]] plugin::Log log() {
+    return {&keep_line, reinterpret_cast<plexus_log_sink_t*>(&lines)};
+  }
+  void connect_hosts() {
     plexus_net_handle_t handle{};
-    const auto listener = Listener::create({&b->device, &settings, log}, handle).value();
-    auto connector = Connector::create({&a->device, &settings, log}, handle).value();
+    const auto listener = Listener::create({&b->device, &settings, log()}, handle).value();
+    auto connector = Connector::create({&a->device, &settings, log()}, handle).value();
     Link here;
     Link there;
     bool is_connected = false;
@@ -89,9 +99,9 @@ class IbConnection : public testing::Test {
       is_accepted = is_accepted || listener->try_accept(there).value() == Progress::kDone;
       return is_connected && is_accepted;
     });
-    sender = std::make_unique<SendConnection>(std::move(here), Place{&a->device, &settings, log});
+    sender = std::make_unique<SendConnection>(std::move(here), Place{&a->device, &settings, log()});
     receiver =
-        std::make_unique<RecvConnection>(std::move(there), Place{&b->device, &settings, log});
+        std::make_unique<RecvConnection>(std::move(there), Place{&b->device, &settings, log()});
   }
 
   template <class End>
@@ -200,6 +210,50 @@ TEST_F(IbConnection, LongMessagesGoOverBothRails) {
 }
 
 // Boundaries between sources fall into parts, on boundaries of parts, and between them.
+TEST_F(IbConnection, AnAddressThatIsFoundLateIsConnected) {
+  make_hosts(false, UINT32_MAX);
+  for (auto* const host : {&*a, &*b}) {
+    host->cards[0].unresolved = 3;
+    host->cards[1].unresolved = 1;
+  }
+  connect_hosts();
+  carry(kLong);
+  EXPECT_EQ(a->cards[0].unresolved + b->cards[0].unresolved, 0U);
+  EXPECT_GT(a->cards[0].writes, 0U);
+  EXPECT_GT(a->cards[1].writes, 0U);
+}
+
+TEST_F(IbConnection, PortsThatThePeerLacksAreNotUsedAndBothEndsSaySo) {
+  make_hosts(false, UINT32_MAX);
+  b->device.ports.pop_back();
+  connect_hosts();
+  carry(kLong);
+  EXPECT_EQ(a->cards[1].writes, 0U);
+  EXPECT_EQ(lines_with("has 2 ports and the device of"), 1U);
+  EXPECT_EQ(lines_with("has 1 port and the device of"), 1U);
+}
+
+TEST_F(IbConnection, AnAddressThatIsNeverFoundIsAnError) {
+  make_hosts(false, UINT32_MAX);
+  b->cards[1].unresolved = UINT32_MAX;
+  settings.connect_retries = 2;
+  plexus_net_handle_t handle{};
+  const auto listener = Listener::create({&b->device, &settings, log()}, handle).value();
+  auto connector = Connector::create({&a->device, &settings, log()}, handle).value();
+  Link here;
+  Link there;
+  std::string problem;
+  wait_until([&] {
+    (void)connector.try_connect(here);
+    const auto accepted = listener->try_accept(there);
+    problem = accepted.has_error() ? accepted.error().text : "";
+    return !problem.empty();
+  });
+  EXPECT_THAT(problem, HasSubstr("b1 port 1"));
+  EXPECT_THAT(problem, HasSubstr("cannot be connected with the peer's a1 port 1"));
+  EXPECT_EQ(b->cards[1].unresolved, UINT32_MAX - 3);
+}
+
 TEST_F(IbConnection, MessagesAreGatheredFromSeveralPlaces) {
   connect();
   for (const uint64_t size : {uint64_t{1}, uint64_t{64}, kShort, kLong}) {

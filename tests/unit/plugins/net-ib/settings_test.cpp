@@ -57,6 +57,10 @@ TEST(IbSettings, MistakesAreNamed) {
                                                           {"NCCL_IB_TC", "256"},
                                                           {"NCCL_IB_GID_INDEX", "first"},
                                                           {"NCCL_IB_DISABLE", "2"},
+                                                          {"NCCL_NET_MERGE_LEVEL", "NEAR"},
+                                                          {"NCCL_NET_MERGE_POLICY", "rail"},
+                                                          {"NCCL_IB_DEVICE_PCI_ORDER", "2"},
+                                                          {"NCCL_IB_MERGE_NICS", "2"},
                                                           {"NCCL_IB_ADDR_FAMILY", "IPv4"},
                                                           {"NCCL_IB_ADDR_RANGE", "10"},
                                                           {"PLEXUS_IB_HCA", "x"},
@@ -75,6 +79,16 @@ TEST(IbSettings, MergedDevicesAreGroups) {
   const Settings settings = read({{"NCCL_NET_FORCE_MERGE", "a,b;c,d,e;;"}}).value();
   EXPECT_THAT(settings.merged, ElementsAre(ElementsAre("a", "b"), ElementsAre("c", "d", "e")));
   EXPECT_THAT(read({{"NCCL_NET_FORCE_MERGE", "a,b,c,d,e"}}).error().text, HasSubstr("at most 4"));
+}
+
+TEST(IbSettings, MergeLevelIsNcclsAndMergeNicsTurnsItOff) {
+  EXPECT_EQ(read({}).value().merge_level, MergeLevel::kPort);
+  EXPECT_EQ(read({{"NCCL_NET_MERGE_LEVEL", "LOC"}}).value().merge_level, MergeLevel::kLoc);
+  EXPECT_EQ(read({{"NCCL_NET_MERGE_LEVEL", "PXN"}}).value().merge_level, MergeLevel::kPxb);
+  const Texts off = {{"NCCL_NET_MERGE_LEVEL", "SYS"}, {"NCCL_IB_MERGE_NICS", "0"}};
+  EXPECT_EQ(read(off).value().merge_level, MergeLevel::kLoc);
+  EXPECT_FALSE(read({}).value().keeps_rails_apart);
+  EXPECT_TRUE(read({{"NCCL_NET_MERGE_POLICY", "RAIL"}}).value().keeps_rails_apart);
 }
 
 TEST(IbSettings, EncryptionIsRefusedBecauseRdmaSendsInClear) {
