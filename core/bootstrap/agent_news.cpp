@@ -207,14 +207,16 @@ void Agent::lose(uint32_t process, Loss how, std::string_view why) {
     return;
   }
   if (how == Loss::kBroken || children_.count(process) != 0) {
-    // Of a connection that is lost, either end may be the culprit, so the text names both.
+    // Of a connection that is lost, either end may be the culprit, so the text names both. A child
+    // that refuses one may have left in order, and told a parent that has died since.
     const uint32_t mine = *ranks_.begin();
     spread({.kind = News::Kind::kDeath,
             .subject = process,
             .group = 0,
             .text = how == Loss::kBroken
                         ? fmt::format("died or lost its connection to {}", name_of(mine))
-                        : fmt::format("cannot be reached by {}: {}", name_of(mine), why)},
+                        : fmt::format("has left or died, or cannot be reached by {}: {}",
+                                      name_of(mine), why)},
            std::nullopt, kNobody);
     return;
   }

@@ -289,5 +289,10 @@ TEST(AgentSimulation, EndsWithDeaths) {
   }
 }
 
+// Processes 13, 16 and 5 die; 8, a child of 5, leaves in order, and then refuses its new parent.
+TEST(AgentSimulation, AChildThatRefusesItsParentMayHaveLeft) {
+  Ranks(job_of(1795583114), {.deaths = 3}).run();
+}
+
 }  // namespace
 }  // namespace plexus

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <netinet/in.h>
 #include <numeric>
 #include <poll.h>
 #include <random>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -300,7 +302,8 @@ TEST(Rendezvous, NamesWhoDiedWhileTheTableWasPassedOn) {
   const UniqueId id = start();
   Rank zero(id, 0, 2);
   Socket one = register_rank(id, 1, 2);  // nothing listens at the address that it gave
-  EXPECT_THAT(failure_of(*zero), HasSubstr("rank 1 (evil:77) cannot be reached"));
+  EXPECT_THAT(failure_of(*zero),
+              HasSubstr("rank 1 (evil:77) has left or died, or cannot be reached"));
 }
 
 TEST(Rendezvous, IsNotDisturbedByAPortScan) {
@@ -360,10 +363,14 @@ TEST(RendezvousDeathTest, TellsWhoCannotJoinForWantOfDescriptors) {
 
 TEST(Rendezvous, WhoIsGoneIsMissedWithinSeconds) {
   UniqueId id = start();
-  {
-    auto listener = Socket::listen(SocketAddress::parse("127.0.0.1:0").value(), 0, 0);
-    id.address = listener.value().local_address().value();
-  }
+  // Bound, but not listening: it refuses, and no other process of this machine gets the port.
+  const int bound = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const SocketAddress loopback = SocketAddress::parse("127.0.0.1:0").value();
+  ASSERT_EQ(::bind(bound, loopback.raw(), loopback.raw_size()), 0);
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::getsockname(bound, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  id.address = SocketAddress::parse(fmt::format("127.0.0.1:{}", ntohs(address.sin_port))).value();
   const auto began = std::chrono::steady_clock::now();
   const Rank one(id, 1, 2);
   ASSERT_TRUE(one.joined().has_error());
@@ -371,6 +378,7 @@ TEST(Rendezvous, WhoIsGoneIsMissedWithinSeconds) {
   EXPECT_EQ(one.joined().error().code(), Code::kRemoteError);
   EXPECT_THAT(one.joined().error().message(),
               AllOf(HasSubstr("ncclGetUniqueId"), HasSubstr(id.address.to_string())));
+  ::close(bound);
 }
 
 TEST(Rendezvous, SeveralIdsShareTheRanks) {
