@@ -279,7 +279,7 @@ class Classes {
 /// for its peer.
 class Joiner {
  public:
-  Joiner(const Recorder& recorder, std::vector<int> members) : recorder_(recorder) {
+  Joiner(const Recorder& recorder, std::vector<int> members) {
     network_.job = recorder.job();
     network_.nranks = recorder.job().nranks;
     for (const int rank : members) {
@@ -362,7 +362,6 @@ class Joiner {
     }
   }
 
-  const Recorder& recorder_;
   SimNetwork network_;
   std::vector<RankView> views_;
   std::vector<std::vector<uint32_t>> numbers_;  // [member][end] connection
