@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `plexus` command whose report is read."""
+"""`plexus` commands whose reports are read, and machines whose cores move."""
 import json
 import os
 import subprocess
+import sys
 
 
 def run_json(command, **environment):
@@ -12,3 +13,36 @@ def run_json(command, **environment):
     if ended.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: exit code {ended.returncode}: {ended.stderr.strip()}")
     return json.loads(ended.stdout)
+
+
+class SteadyMachine:
+    """Runs commands while the cores stay where they are.
+
+    A host may move virtual cores apart and back, from second to second, which makes their exchanges several times as slow. So a probe,
+    an all-gather of 256 KiB by 2 ranks, is timed before and after each run, and a run counts only if neither took more than `moved`
+    times the least of all probes; else it is repeated.
+    """
+    MOVED = 1.5
+    TRIES = 40
+
+    def __init__(self, plexus, moved=MOVED):
+        self.command = [plexus, "perf", "all_gather", "--ranks", "2", "--algo", "ring", "-b", "256K", "-e", "256K", "-c", "0",
+                        "--budget-ms", "3"]
+        self.moved = moved
+        self.least_us = min(self.probe() for _ in range(20))
+        self.last_us = self.least_us
+
+    def probe(self):
+        return min(row["time_us"]["median"] for row in run_json(self.command)["rows"])
+
+    def run(self, measure):
+        """What `measure` returns, and the longer one of the probes beside it."""
+        for _ in range(self.TRIES):
+            before_us = self.last_us
+            report = measure()
+            self.last_us = self.probe()
+            self.least_us = min(self.least_us, self.last_us)
+            probe_us = max(before_us, self.last_us)
+            if probe_us <= self.moved * self.least_us:
+                return report, probe_us
+        sys.exit(f"the cores of this machine move all the time: {self.TRIES} runs were of no use")

@@ -89,8 +89,9 @@ class Sim(job.Test):
 
     def test_a_calibration_makes_ranks_share_cores(self):
         sizes = [16, 1024, 1 << 20]
-        curve = {"slot_bytes": 131072, "call_us": 0.05, "early_us": 0.01, "bytes": sizes,
-                 **{f"{name}_us": [0.1, 0.2, 100] for name in ("send", "recv", "combine", "combine_apart", "copy")}}
+        ends = {f"{name}_us": [0.1, 0.2, 100] for name in ("send", "recv", "combine", "combine_apart")}
+        curve = {"slot_bytes": 131072, "call_us": 0.05, "early_us": 0.01, "bytes": sizes, "copy_us": [0.1, 0.2, 100],
+                 **ends, "one_way": ends}
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "calibration.json"
             file.write_text(json.dumps({"messages": {"cores": 2, "turn_us": 1, "links": {"host": curve}}}))

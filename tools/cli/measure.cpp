@@ -48,7 +48,8 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
       "2>/dev/null",
       input.over_sockets ? "NCCL_SHM_DISABLE=1 NCCL_P2P_DISABLE=1 " : "", name(input.collective),
       input.nranks, input.mode, input.size_bytes, std::max(input.size_bytes, input.size_bytes_last),
-      kSizeFactor, input.budget_ms == 0 ? "" : fmt::format("-c 0 --budget-ms {}", input.budget_ms));
+      input.factor,
+      input.budget_ms == 0 ? "" : fmt::format("-c 0 --budget-ms {}", input.budget_ms));
   const auto json = nlohmann::json::parse(read_output(command), nullptr, false);
   if (!json.is_object() || !json.contains("rows") || json["rows"].empty()) {
     return fail(Code::kSystemError,

@@ -21,14 +21,13 @@ struct MeasureInput {
   int nranks = 2;
   std::string mode = "procs";
   size_t size_bytes = 0;
-  // if above `size_bytes`: all sizes up to it, by factors of kSizeFactor
+  // if above `size_bytes`: all sizes up to it, by factors of `factor`
   size_t size_bytes_last = 0;
+  int factor = 4;
   bool over_sockets = false;  // ranks communicate over loopback TCP only
   // duration of the iterations; 0: `perf`'s default number of iterations
   int budget_ms = 0;
 };
-
-inline constexpr size_t kSizeFactor = 4;
 
 /// Duration of a call in us, over the iterations of a run.
 struct MeasuredTime {

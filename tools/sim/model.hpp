@@ -74,7 +74,8 @@ struct SimJob {
   double call_us = 0;        // of its rank, at the end of a call
   double turn_us = 0;        // when a core goes from one rank to the next
   bool exact_spans = false;  // chunks have the bytes that they have, and empty ones are skipped
-  uint64_t node_bytes = 0;   // of the buffers of all ranks of a node, for SimWork
+  uint64_t node_bytes = 0;   // of the buffers and slots of a node, for SimWork
+  bool is_one_way = false;   // ranks send more than they receive, or less: for SimWork
 
   [[nodiscard]] SimLinkKind kind_of(int rank, int peer) const {
     const auto a = static_cast<size_t>(rank);

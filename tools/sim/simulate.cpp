@@ -73,6 +73,7 @@ class Simulation {
         carrier_(network, fabric, watch, faults, &clock_),
         connections_(network.connections.size()),
         ranks_(network.ranks.size()),
+        shares_cores_(job_.cores > 0 && job_.cores < std::min(job_.ranks_per_node, job_.nranks)),
         may_skip_(fabric == nullptr && faults == nullptr && !watch.on_slice &&
                   network.job.cores == 0 && !network.job.exact_spans) {
     add_lanes();
@@ -195,7 +196,7 @@ class Simulation {
       const SimConnection& connection = network_.connections[at[i]];
       const ConnectionState& state = connections_[at[i]];
       const bool receives = i < step.receives;
-      if (receives ? state.arrived == 0 : state.unreleased >= kSlots) {
+      if (receives ? state.arrived == 0 : state.unreleased >= most_under_way(lane, i)) {
         result_.waits.push_back(
             {.rank = network_.ranks[rank].rank,
              .peer = network_.ranks[receives ? connection.source : connection.target].rank,
@@ -446,11 +447,18 @@ class Simulation {
       }
     }
     for (int i = step.receives; i < step.receives + step.sends; ++i) {
-      if (connections_[at[i]].unreleased >= kSlots) {
+      if (connections_[at[i]].unreleased >= most_under_way(lane, i)) {
         return false;
       }
     }
     return true;
+  }
+
+  /// Messages as the one to the step's peer number `peer` whose slots are not free.
+  [[nodiscard]] uint64_t most_under_way(const LaneState& lane, int peer) const {
+    const double inline_bytes = link_of(lane, peer).work.inline_bytes;
+    return inline_bytes > 0 && static_cast<double>(bytes_of(lane)) <= inline_bytes ? kHeaders
+                                                                                   : kSlots;
   }
 
   /// How long before its end a step hands its messages over.
@@ -483,28 +491,37 @@ class Simulation {
   /// What was measured of messages as those of the step (SimWork).
   [[nodiscard]] double work_of(const LaneState& lane, double bytes) const {
     const Step& step = step_of(lane);
-    const auto node_bytes = static_cast<double>(job_.node_bytes);
     const bool combines = step.source != Buffer::kNone;
     const bool apart = step.target != Buffer::kNone && step.target != step.source;
+    const auto ends_of = [&](const SimWork& work) -> const SimEnds& {
+      return job_.is_one_way ? work.one_way : work.both_ways;
+    };
+    const auto time_of = [&](const SimCurve& curve, const SimWork& work) {
+      return curve.of_message(bytes, static_cast<double>(job_.node_bytes), work.slot_bytes,
+                              lane.geometry->loops == 1);
+    };
     double work_us = 0;
     for (int i = 0; i < step.receives; ++i) {
       const SimWork& work = link_of(lane, i).work;
-      const SimCurve& curve = !combines ? work.recv : apart ? work.combine_apart : work.combine;
-      work_us += curve.of_message(bytes, node_bytes, work.slot_bytes);
+      const SimEnds& ends = ends_of(work);
+      work_us += time_of(!combines ? ends.recv : apart ? ends.combine_apart : ends.combine, work);
+      if (shares_cores_) {
+        work_us += bytes * work.crowd.at(static_cast<double>(job_.node_bytes));
+      }
     }
     for (int i = step.receives; i < step.receives + step.sends; ++i) {
       const SimWork& work = link_of(lane, i).work;
       // what arrives and has no target is made in the first slot that it leaves by
       const bool is_made_there =
           i == step.receives && step.receives > 0 && step.target == Buffer::kNone;
-      work_us += is_made_there ? work.send.at(0)
-                               : work.send.of_message(bytes, node_bytes, work.slot_bytes);
+      const SimCurve& send = ends_of(work).send;
+      work_us += is_made_there ? send.at(0) : time_of(send, work);
     }
     const SimWork& own = job_.costs.near.work;
     if (step.receives == 0 && step.source != Buffer::kNone && apart) {
-      work_us += own.copy.of_message(bytes, node_bytes, own.slot_bytes);
+      work_us += time_of(own.copy, own);
     } else if (step.accumulates) {
-      work_us += own.combine.of_message(bytes, node_bytes, own.slot_bytes);
+      work_us += time_of(ends_of(own).combine, own);
     }
     return work_us;
   }
@@ -682,6 +699,7 @@ class Simulation {
   std::vector<Seat> seats_;       // [ranks], with cores
   std::vector<CoreState> cores_;  // [nodes][cores of each]
   SimResult result_;
+  bool shares_cores_;
   bool may_skip_;
   const LaneState* pace_ = nullptr;  // nullptr: no periods are looked for
   uint32_t pace_loop_ = 0;

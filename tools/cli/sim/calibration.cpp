@@ -10,6 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/layout/fifo.hpp"
+
 namespace plexus {
 namespace {
 
@@ -46,16 +48,45 @@ Result<std::vector<double>> read_list(const CalibrationJson& json, const char* k
   return numbers;
 }
 
+Result<std::vector<double>> read_ascending(const CalibrationJson& json, const char* key) {
+  PLEXUS_TRY(bytes, read_list(json, key, kCurveBytesMax));
+  if (bytes.front() <= 0 ||
+      std::adjacent_find(bytes.begin(), bytes.end(), std::greater_equal<>()) != bytes.end()) {
+    return fail(Code::kInvalidArgument, "\"{}\" do not ascend from above 0", key);
+  }
+  return bytes;
+}
+
 struct CurveName {
   const char* key;
-  SimCurve SimWork::*curve;
-  double node_bytes_per_byte;  // of two ranks: how tools/cli/tune/messages.cpp measures it
+  SimCurve SimEnds::*curve;
+  // of two ranks: how tools/cli/tune/messages.cpp measures it
+  double both_ways_bytes_per_byte;
+  double one_way_bytes_per_byte;
 };
-constexpr CurveName kCurves[] = {{"send_us", &SimWork::send, 2},
-                                 {"recv_us", &SimWork::recv, 2},
-                                 {"combine_us", &SimWork::combine, 2},
-                                 {"combine_apart_us", &SimWork::combine_apart, 4},
-                                 {"copy_us", &SimWork::copy, 4}};
+constexpr CurveName kCurves[] = {{"send_us", &SimEnds::send, 4, 2},
+                                 {"recv_us", &SimEnds::recv, 4, 2},
+                                 {"combine_us", &SimEnds::combine, 2, 2},
+                                 {"combine_apart_us", &SimEnds::combine_apart, 4, 3}};
+constexpr double kCopyBytesPerByte = 6;
+constexpr double kBothWaysConnections = 2;
+constexpr double kOneWayConnections = 1;
+
+Result<SimCurve> read_curve(const CalibrationJson& json,
+                            const char* key,
+                            const std::vector<double>& bytes,
+                            double node_bytes_per_byte,
+                            double connections) {
+  PLEXUS_TRY(times, read_list(json, key, kCostMax));
+  if (times.size() != bytes.size()) {
+    return fail(Code::kInvalidArgument, "\"{}\" has {} times for {} sizes", key, times.size(),
+                bytes.size());
+  }
+  return SimCurve{.bytes = bytes,
+                  .us = std::move(times),
+                  .node_bytes_per_byte = node_bytes_per_byte,
+                  .connections = connections};
+}
 
 Result<SimWork> read_work(const CalibrationJson& json) {
   SimWork work;
@@ -65,22 +96,32 @@ Result<SimWork> read_work(const CalibrationJson& json) {
   PLEXUS_TRY(slot_bytes, read_number(json, "slot_bytes", 1, kCurveBytesMax));
   PLEXUS_TRY(call_us, read_number(json, "call_us", 0, kCostMax));
   PLEXUS_TRY(early_us, read_number(json, "early_us", 0, kCostMax));
-  PLEXUS_TRY(bytes, read_list(json, "bytes", kCurveBytesMax));
-  if (bytes.front() <= 0 ||
-      std::adjacent_find(bytes.begin(), bytes.end(), std::greater_equal<>()) != bytes.end()) {
-    return fail(Code::kInvalidArgument, "\"bytes\" do not ascend from above 0");
-  }
+  PLEXUS_TRY(bytes, read_ascending(json, "bytes"));
   work.slot_bytes = slot_bytes;
   work.call_us = call_us;
   work.early_us = early_us;
+  const auto one_way = json.find("one_way");
+  if (one_way == json.end() || !one_way->is_object()) {
+    return fail(Code::kInvalidArgument, "has no \"one_way\": make it anew with `plexus tune`");
+  }
   for (const CurveName& name : kCurves) {
-    PLEXUS_TRY(times, read_list(json, name.key, kCostMax));
-    if (times.size() != bytes.size()) {
-      return fail(Code::kInvalidArgument, "\"{}\" has {} times for {} sizes", name.key,
-                  times.size(), bytes.size());
+    PLEXUS_TRY(both, read_curve(json, name.key, bytes, name.both_ways_bytes_per_byte,
+                                kBothWaysConnections));
+    work.both_ways.*name.curve = std::move(both);
+    PLEXUS_TRY(one, read_curve(*one_way, name.key, bytes, name.one_way_bytes_per_byte,
+                               kOneWayConnections));
+    work.one_way.*name.curve = std::move(one);
+  }
+  PLEXUS_TRY(copy, read_curve(json, "copy_us", bytes, kCopyBytesPerByte, kBothWaysConnections));
+  work.copy = std::move(copy);
+  if (json.contains("crowd_us_per_byte")) {
+    PLEXUS_TRY(node_bytes, read_ascending(json, "crowd_node_bytes"));
+    PLEXUS_TRY(us_per_byte, read_list(json, "crowd_us_per_byte", kCostMax));
+    if (us_per_byte.size() != node_bytes.size()) {
+      return fail(Code::kInvalidArgument, "\"crowd_us_per_byte\" has {} times for {} sizes",
+                  us_per_byte.size(), node_bytes.size());
     }
-    work.*name.curve = {
-        .bytes = bytes, .us = std::move(times), .node_bytes_per_byte = name.node_bytes_per_byte};
+    work.crowd = {.node_bytes = std::move(node_bytes), .us_per_byte = std::move(us_per_byte)};
   }
   return work;
 }
@@ -112,6 +153,7 @@ Result<SimCalibration> parse_sim_calibration(std::string_view text) {
   const CalibrationJson& links = messages->at("links");
   PLEXUS_TRY(host, read_link(links, "host"));
   calibration.host = std::move(host);
+  calibration.host.inline_bytes = kInlineBytes;
   if (links.contains("net")) {
     PLEXUS_TRY(net, read_link(links, "net"));
     calibration.net = std::move(net);

@@ -10,6 +10,7 @@
 #include "core/datacenter/datacenter_map.hpp"
 #include "core/schedule/partition.hpp"
 #include "core/topo/join.hpp"
+#include "kernels/layout/fifo.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/sim/trace.hpp"
 
@@ -25,10 +26,23 @@ constexpr int kExactRanksMax = 1024;
 // The time is the mean of so many.
 constexpr uint32_t kOrders = 8;
 
-/// Of a rank's input and output, out of place. `bytes`: of the larger one.
-uint64_t buffers_bytes(Collective collective, uint64_t bytes, int nranks) {
-  const bool one_is_a_block = is_blocked(collective) && collective != Collective::kAllToAll;
-  return bytes + (one_is_a_block ? bytes / static_cast<uint64_t>(nranks) : bytes);
+/// Of the inputs and outputs that `ranks` ranks of one node use, out of place, one of them the
+/// root. `bytes`: of the larger one of a rank.
+uint64_t buffers_bytes(Collective collective, uint64_t bytes, int nranks, uint64_t ranks) {
+  const uint64_t block = bytes / static_cast<uint64_t>(nranks);
+  switch (collective) {
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+      return (ranks + 1) * bytes;
+    case Collective::kGather:
+    case Collective::kScatter:
+      return bytes + ranks * block;
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+      return ranks * (bytes + block);
+    default:
+      return ranks * 2 * bytes;
+  }
 }
 
 /// By rank: those of the fabric, or equal parts; empty: one.
@@ -116,10 +130,27 @@ SimJob job_of(const SimOptions& options,
     job.turn_us = options.calibration->turn_us;
     job.call_us = options.nranks > options.ranks_per_node ? job.costs.far.work.call_us
                                                           : job.costs.near.work.call_us;
-    job.node_bytes = ranks * buffers_bytes(algorithm.collective, bytes, options.nranks);
+    job.node_bytes = buffers_bytes(algorithm.collective, bytes, options.nranks, ranks);
+    job.is_one_way = is_rooted(algorithm.collective);
     job.exact_spans = options.nranks <= kExactRanksMax;
   }
   return job;
+}
+
+/// Of a node: those of all its connections are used in turn, call after call.
+uint64_t slots_bytes(const SimNetwork& network) {
+  const SimJob& job = network.job;
+  const uint64_t nodes =
+      div_ceil(static_cast<uint64_t>(job.nranks), static_cast<uint64_t>(job.ranks_per_node));
+  uint64_t bytes = 0;
+  for (const SimConnection& connection : network.connections) {
+    const SimLane& lane = network.ranks[connection.source].lanes[connection.send_lane];
+    bytes += kSlots *
+             std::min<uint64_t>(job.slot_bytes,
+                                chunk_bytes(network.geometries[static_cast<size_t>(lane.channel)],
+                                            0, job.element_bytes));
+  }
+  return bytes / nodes;
 }
 
 bool shares_cores(const SimJob& job) {
@@ -159,6 +190,9 @@ Result<SimRow> simulate_job(const SimOptions& options,
   }
   PLEXUS_TRY(network, needs_all_ranks(options, job, fabric) ? make_network(job)
                                                             : make_symmetric_network(job));
+  if (options.calibration.has_value()) {
+    network.job.node_bytes += slots_bytes(network);
+  }
   SimTrace trace(network, fabric);
   const SimFaults* const faults = options.faults.has_value() ? &*options.faults : nullptr;
   double others_us = 0;
@@ -188,6 +222,7 @@ Result<SimRow> simulate_job(const SimOptions& options,
       .channels = job.channels,
       .result = std::move(result),
       .simulated = network.ranks.size(),
+      .node_bytes = network.job.node_bytes,
       .node_wide_bytes = *std::max_element(by_node.begin(), by_node.end()) / options.calls};
 }
 

@@ -68,6 +68,7 @@ struct SimRow {
   /// An Error says who waits for whom, if a cut link keeps the call from ending.
   [[nodiscard]] Result<void> check_ends() const;
 
+  uint64_t node_bytes = 0;     // SimJob's
   double node_wide_bytes = 0;  // sent to other datacenters by the node that sends most
 
   [[nodiscard]] double algbw_gb_per_s() const;

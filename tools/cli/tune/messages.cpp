@@ -20,16 +20,29 @@ struct SmallCosts {
   double early_us;  // of the two, what is done when the message has already arrived
 };
 
-/// Two equal chunks make a ring two exchanges in one call; one chunk makes it a message and its
-/// answer.
+/// Halving is two exchanges in one call; a ring of one chunk a message and its answer.
 SmallCosts fit_small(const MessageTimes& times) {
   const double exchange = times.sum.at(kChunkBytes);
   SmallCosts costs{};
-  costs.call_us = std::clamp(2 * exchange - times.ring_two_chunks, 0.0, exchange / 2);
+  costs.call_us = std::clamp(2 * exchange - times.halving_two_chunks, 0.0, exchange / 2);
   costs.pair_us = exchange - costs.call_us;
   costs.early_us = std::clamp(costs.pair_us - (times.ring_one_chunk - costs.call_us) / 2, 0.0,
                               costs.pair_us / 2);
   return costs;
+}
+
+struct Ends {
+  double send;
+  double recv;
+  double combine;
+  double combine_apart;
+};
+
+void add_point(nlohmann::ordered_json& json, const Ends& ends) {
+  json["send_us"].push_back(ends.send);
+  json["recv_us"].push_back(ends.recv);
+  json["combine_us"].push_back(ends.combine);
+  json["combine_apart_us"].push_back(ends.combine_apart);
 }
 
 /// Which end of a message costs more: over sockets the sender's, whose system call carries
@@ -43,42 +56,59 @@ nlohmann::ordered_json format_link(const MessageLink& link) {
   json["call_us"] = small.call_us;
   json["early_us"] = small.early_us;
   for (const auto& [bytes, exchange] : times.exchange) {
-    const double pair = std::max(exchange - small.call_us, exchange / 2);
-    // A rank that only sends, or receives, is done with the next message while the other one works.
-    const double more = std::clamp(times.broadcast.at(bytes) - small.call_us, pair / 2, pair);
-    const double send = sends_slowly ? more : pair - more;
-    const double recv = pair - send;
-    const auto combine_of = [&](double sum) {
-      return std::max(sum - small.call_us - send, recv / 2);
+    const auto work_of = [&](double time_us) {
+      return std::max(time_us - small.call_us, time_us / 4);
     };
+    const double pair = work_of(exchange);
+    // A rank that only sends, or receives, is done with the next message while the other one works.
+    const double stage = work_of(times.broadcast.at(bytes));
+    const double more = std::clamp(stage, pair / 2, pair);
+    Ends both{};
+    both.send = sends_slowly ? more : pair - more;
+    both.recv = pair - both.send;
+    both.combine = std::max(work_of(times.sum.at(bytes)) - both.send, both.recv / 2);
+    both.combine_apart = std::max(work_of(times.sum_out.at(bytes)) - both.send, both.recv / 2);
+    Ends one = both;
+    const double less = std::min(std::max(pair - stage, stage / 4), stage);
+    one.send = sends_slowly ? stage : less;
+    one.recv = sends_slowly ? less : stage;
+    if (!sends_slowly) {
+      one.combine = work_of(times.reduce.at(bytes));
+      one.combine_apart = work_of(times.reduce_out.at(bytes));
+    }
     json["bytes"].push_back(bytes);
-    json["send_us"].push_back(send);
-    json["recv_us"].push_back(recv);
-    json["combine_us"].push_back(combine_of(times.sum.at(bytes)));
-    json["combine_apart_us"].push_back(combine_of(times.sum_out.at(bytes)));
-    json["copy_us"].push_back(
-        std::max(0.0, times.broadcast_out.at(bytes) - times.broadcast.at(bytes)));
+    add_point(json, both);
+    add_point(json["one_way"], one);
+    json["copy_us"].push_back(std::max(0.0, times.exchange_out.at(bytes) - exchange));
   }
   return json;
+}
+
+/// What the simulator says of a call of processes of one host.
+Result<SimRow> predict(const SimCalibration& calibration, const SharedCall& call) {
+  SimOptions options;
+  options.nranks = options.ranks_per_node = call.nranks;
+  options.calibration = calibration;
+  options.calls = call.calls;
+  return simulate_call(options, *find_algorithm(call.algorithm), call.size_bytes, nullptr);
+}
+
+Result<SimCalibration> parse(const nlohmann::ordered_json& messages) {
+  return parse_sim_calibration(nlohmann::ordered_json{{"messages", messages}}.dump());
 }
 
 /// The cost of a turn with which the simulator predicts the shared calls, in the geometric mean as
 /// slow as they were measured. `messages`: without it.
 double fit_turn(const MessageHost& host, const nlohmann::ordered_json& messages) {
-  const auto parsed = parse_sim_calibration(nlohmann::ordered_json{{"messages", messages}}.dump());
-  if (host.shared.empty() || parsed.has_error()) {
+  auto calibration = parse(messages);
+  if (host.shared.empty() || calibration.has_error()) {
     return 0;
   }
-  SimOptions options;
-  options.nranks = options.ranks_per_node = host.shared_ranks;
-  options.calibration = parsed.value();
   const auto is_too_slow = [&](double turn_us) {
-    options.calibration->turn_us = turn_us;
+    calibration.value().turn_us = turn_us;
     double slower = 0;
     for (const SharedCall& call : host.shared) {
-      options.calls = call.calls;
-      const auto row =
-          simulate_call(options, *find_algorithm(call.algorithm), kSmallBytes, nullptr);
+      const auto row = predict(calibration.value(), call);
       slower += row.has_error() ? 0 : std::log(row.value().result.time_us / call.us);
     }
     return slower > 0;
@@ -96,6 +126,29 @@ double fit_turn(const MessageHost& host, const nlohmann::ordered_json& messages)
   return low;
 }
 
+/// How much longer than predicted the crowd's calls took, by the byte that a core receives.
+/// `messages`: without it. `json`: of the link between processes of the host.
+void fit_crowd(const MessageHost& host,
+               const nlohmann::ordered_json& messages,
+               nlohmann::ordered_json& json) {
+  const auto calibration = parse(messages);
+  if (calibration.has_error()) {
+    return;
+  }
+  double last_bytes = 0;
+  for (const SharedCall& call : host.crowd) {
+    const auto row = predict(calibration.value(), call);
+    if (row.has_error() || static_cast<double>(row.value().node_bytes) <= last_bytes) {
+      continue;
+    }
+    last_bytes = static_cast<double>(row.value().node_bytes);
+    const double core_bytes = static_cast<double>(call.size_bytes) * (call.nranks - 1) / host.cores;
+    json["crowd_node_bytes"].push_back(last_bytes);
+    json["crowd_us_per_byte"].push_back(std::max(0.0, call.us - row.value().result.time_us) /
+                                        core_bytes);
+  }
+}
+
 }  // namespace
 
 nlohmann::ordered_json format_messages(const MessageHost& host,
@@ -107,6 +160,10 @@ nlohmann::ordered_json format_messages(const MessageHost& host,
     json["links"][link.name] = format_link(link);
   }
   json["turn_us"] = fit_turn(host, json);
+  if (!links.empty()) {
+    const nlohmann::ordered_json alone = json;
+    fit_crowd(host, alone, json["links"][links.front().name]);
+  }
   return json;
 }
 

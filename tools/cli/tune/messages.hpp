@@ -17,17 +17,28 @@ namespace plexus::tune {
 
 /// Times in us of calls of 2 ranks, by the bytes of a message: what each rank sends.
 struct MessageTimes {
-  std::map<size_t, double> broadcast;      // `ring`, in place: messages without an answer
-  std::map<size_t, double> broadcast_out;  // out of place: and a copy
-  std::map<size_t, double> exchange;       // all-gather `ring`, in place: one in each direction
-  std::map<size_t, double> sum;            // all-reduce `doubling`, in place
+  std::map<size_t, double> broadcast;     // `ring`, in place: messages without an answer
+  std::map<size_t, double> reduce;        // `ring`, in place: the same, combined
+  std::map<size_t, double> reduce_out;    // out of place
+  std::map<size_t, double> exchange;      // all-gather `ring`, in place: one in each direction
+  std::map<size_t, double> exchange_out;  // out of place: and a copy
+  std::map<size_t, double> sum;           // all-reduce `doubling`, in place
   std::map<size_t, double> sum_out;
-  // All-reduces by `ring`: of one chunk, which goes to the other rank and back, and of two chunks,
-  // of kChunkBytes each.
+  // All-reduces in place: by `ring` of one chunk of kChunkBytes, which goes to the other rank and
+  // back, and by `halving` of two, one exchange after the other.
   double ring_one_chunk = 0;
-  double ring_two_chunks = 0;
+  double halving_two_chunks = 0;
 };
 inline constexpr size_t kChunkBytes = 64;
+
+/// A call of more ranks than cores.
+struct SharedCall {
+  std::string algorithm;  // of the table (kernels/program)
+  int nranks = 2;
+  size_t size_bytes = 0;
+  int calls = 1;  // of which the time is the mean
+  double us = 0;
+};
 
 struct MessageLink {
   std::string name;  // host or net
@@ -35,27 +46,19 @@ struct MessageLink {
   MessageTimes times;
 };
 
-/// An all-reduce of kSmallBytes on more ranks than cores.
-struct SharedCall {
-  std::string algorithm;  // of the table (kernels/program)
-  int calls = 1;          // of which the time is the mean
-  double us = 0;
-};
-
 struct MessageHost {
   int cores = 1;
-  int shared_ranks = 0;  // a power of two above `cores`
-  std::vector<SharedCall> shared;
+  std::vector<SharedCall> shared;  // all-reduces of kSmallBytes
+  std::vector<SharedCall> crowd;   // all-to-alls, by size
 };
 
 /// The "messages" of a calibration file. `links`: the first is that of the host.
 nlohmann::ordered_json format_messages(const MessageHost& host,
                                        const std::vector<MessageLink>& links);
 
-/// The least times of `passes`.
+/// The medians of `passes`.
 Result<MessageTimes> measure_messages(bool over_sockets, int passes);
-/// By a logarithmic algorithm, a ring and a direct one: the least medians of `passes`, since one
-/// lucky call says nothing of turns.
+/// More ranks than cores: by a logarithmic algorithm, a ring and a direct one, and all-to-alls.
 Result<MessageHost> measure_host(int cores, int passes);
 
 }  // namespace plexus::tune

@@ -22,13 +22,13 @@ SimCurve always(double us) { return {.bytes = {1e9}, .us = {us}, .node_bytes_per
 
 SimJob job_on_cores(const char* algorithm, int nranks, int cores, uint64_t bytes = 4096) {
   SimJob job = make_job(algorithm, nranks, bytes);
-  const SimLink link{.latency_us = 1e-6,
-                     .work = {.slot_bytes = kSlot,
-                              .send = always(kSend),
-                              .recv = always(kRecv),
-                              .combine = always(kCombine),
-                              .combine_apart = always(kCombine),
-                              .copy = {}}};
+  const SimEnds ends{.send = always(kSend),
+                     .recv = always(kRecv),
+                     .combine = always(kCombine),
+                     .combine_apart = always(kCombine)};
+  const SimLink link{
+      .latency_us = 1e-6,
+      .work = {.slot_bytes = kSlot, .both_ways = ends, .one_way = ends, .copy = {}, .crowd = {}}};
   job.costs = {.near = link, .far = link, .wide = link};
   job.ranks_per_node = nranks;
   job.cores = cores;
@@ -52,8 +52,8 @@ TEST(SimWork, IsDoneByTheCoresThatThereAre) {
 }
 
 TEST(SimWork, WaitsForTheTurnsOfRanksThatHaveNothingToDo) {
-  // A chain on one core: each turn goes to the next rank of the core. That is the next of the chain,
-  // or, where ranks are in another order, one that still has to wait.
+  // A chain on one core: each turn goes to the next rank of the core. That is the next of the
+  // chain, or, where ranks are in another order, one that still has to wait.
   SimJob job = job_on_cores("chain_broadcast", 4, 1);
   job.turn_us = 10;
   const double work = 3 * kSend + 3 * kRecv;
@@ -81,6 +81,27 @@ TEST(SimWork, LetsASenderRunAheadByTheSlotsOfAConnection) {
   SimJob job = job_on_cores("chain_broadcast", 2, 2);
   job.calls = 6;
   EXPECT_NEAR(time_of(job), kSend + 6 * kRecv, 1e-3);
+}
+
+TEST(SimWork, LetsASenderOfSmallMessagesRunAheadByTheHeadersOfAConnection) {
+  // On one core the root makes call after call before it yields, and the other rank then takes
+  // them.
+  constexpr int kCalls = 20;
+  SimJob job = job_on_cores("chain_broadcast", 2, 1, 8);
+  job.calls = kCalls;
+  job.turn_us = 10;
+  const double with_slots = time_of(job);
+  job.costs.near.work.inline_bytes = 8;
+  EXPECT_NEAR(time_of(job), kCalls * (kSend + kRecv) + job.turn_us, 1e-3);
+  EXPECT_GT(with_slots, kCalls * (kSend + kRecv) + 4 * job.turn_us);
+}
+
+TEST(SimWork, OfARootedCallIsThatOfOneWay) {
+  SimJob job = job_on_cores("chain_broadcast", 2, 2);
+  job.costs.near.work.one_way.recv = always(7);
+  EXPECT_NEAR(time_of(job), kSend + kRecv, 1e-3);
+  job.is_one_way = true;
+  EXPECT_NEAR(time_of(job), kSend + 7, 1e-3);
 }
 
 TEST(SimWork, HandsMessagesOverBeforeAStepEnds) {
@@ -114,10 +135,37 @@ TEST(SimCurve, IsInterpolatedAndSlowerWhereBuffersLeaveTheCaches) {
   EXPECT_DOUBLE_EQ(curve.at(10), 1);
   EXPECT_DOUBLE_EQ(curve.at(550), 5.5);
   EXPECT_DOUBLE_EQ(curve.at(20'000), 600);
-  // by message, of a slot of 1000 bytes: 10 us; in a call of 10,000 bytes 30 us for each 1000
-  EXPECT_DOUBLE_EQ(curve.of_message(1000, 2000, 1000), 10);
-  EXPECT_DOUBLE_EQ(curve.of_message(1000, 20'000, 1000), 30);
-  EXPECT_DOUBLE_EQ(curve.of_message(100, 20'000, 1000), 1 + 2);
+  // alone, of a slot of 1000 bytes: 10 us, and what each byte of a call of 10,000 takes longer than
+  // one of two slots
+  const double of_two = curve.at(2000) / 2;
+  EXPECT_DOUBLE_EQ(curve.of_message(1000, 2000, 1000, true), 10);
+  EXPECT_DOUBLE_EQ(curve.of_message(1000, 20'000, 1000, true), 10 + 30 - of_two);
+  EXPECT_DOUBLE_EQ(curve.of_message(100, 20'000, 1000, true), 1 + (30 - of_two) / 10);
+  // one of several: as those of a call of at least two
+  EXPECT_DOUBLE_EQ(curve.of_message(1000, 2000, 1000, false), of_two);
+  EXPECT_DOUBLE_EQ(curve.of_message(1000, 20'000, 1000, false), 30);
+}
+
+TEST(SimCurve, IsThatOfACallWithAsManyBytesOfBuffersAndSlots) {
+  const SimCurve curve{
+      .bytes = {1000, 10'000}, .us = {10, 300}, .node_bytes_per_byte = 2, .connections = 1};
+  EXPECT_DOUBLE_EQ(curve.of_message(1000, 28'000, 1000, false), 30);  // 8 slots of 1000 bytes
+}
+
+TEST(SimCrowd, IsInterpolatedBetweenItsEnds) {
+  const SimCrowd crowd{.node_bytes = {100, 300}, .us_per_byte = {1, 2}};
+  EXPECT_DOUBLE_EQ(crowd.at(50), 1);
+  EXPECT_DOUBLE_EQ(crowd.at(200), 1.5);
+  EXPECT_DOUBLE_EQ(crowd.at(1000), 2);
+  EXPECT_DOUBLE_EQ(SimCrowd().at(200), 0);
+}
+
+TEST(SimWork, OfACrowdIsLongerWhereRanksShareCores) {
+  SimJob job = job_on_cores("chain_broadcast", 2, 2, 1000);
+  job.costs.near.work.crowd = {.node_bytes = {1}, .us_per_byte = {0.01}};
+  EXPECT_NEAR(time_of(job), kSend + kRecv, 1e-3);
+  job.cores = 1;
+  EXPECT_NEAR(time_of(job), kSend + kRecv + 10, 1e-3);
 }
 
 }  // namespace

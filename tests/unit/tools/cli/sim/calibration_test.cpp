@@ -10,7 +10,9 @@ namespace {
 
 constexpr const char* kLink =
     R"({"slot_bytes": 8, "call_us": 0.1, "early_us": 0, "bytes": [8, 64], "send_us": [1, 2],
-        "recv_us": [1, 2], "combine_us": [1, 2], "combine_apart_us": [1, 3], "copy_us": [0, 0]})";
+        "recv_us": [1, 2], "combine_us": [1, 2], "combine_apart_us": [1, 3], "copy_us": [0, 0],
+        "one_way": {"send_us": [1, 2], "recv_us": [1, 2], "combine_us": [1, 2],
+                    "combine_apart_us": [1, 5]}})";
 
 std::string calibration_of(const std::string& link) {
   return R"({"messages": {"cores": 4, "turn_us": 0.5, "links": {"host": )" + link + "}}}";
@@ -20,7 +22,8 @@ TEST(SimCalibration, IsReadFromTheFileOfPlexusTune) {
   const auto read = parse_sim_calibration(calibration_of(kLink));
   ASSERT_TRUE(read.has_value()) << read.error().message();
   EXPECT_EQ(read.value().cores, 4);
-  EXPECT_DOUBLE_EQ(read.value().host.combine_apart.at(64), 3);
+  EXPECT_DOUBLE_EQ(read.value().host.both_ways.combine_apart.at(64), 3);
+  EXPECT_DOUBLE_EQ(read.value().host.one_way.combine_apart.at(64), 5);
   EXPECT_EQ(read.value().net.slot_bytes, 0);
 }
 
@@ -34,6 +37,8 @@ TEST(SimCalibration, RefusesWhatIsNoCost) {
               {"[8, 64]", "[8]", "2 times for 1 sizes"},
               {"[1, 3]", "[1, \"3\"]", "combine_apart_us"},
               {"\"copy_us\"", "\"copied_us\"", "copy_us"},
+              {"\"one_way\"", "\"no_way\"", "one_way"},
+              {"[1, 5]", "[1]", "1 times for 2 sizes"},
               {"\"slot_bytes\": 8", "\"slot_bytes\": 1e300", "slot_bytes"}};
   for (const auto& row : rows) {
     std::string link = kLink;

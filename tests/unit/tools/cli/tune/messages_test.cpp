@@ -26,12 +26,14 @@ MessageTimes times_of(double send, double recv, double early) {
   for (const size_t bytes : {kChunkBytes, size_t{1024}}) {
     times.broadcast[bytes] = kCall + std::max(send, recv);
     times.exchange[bytes] = kCall + send + recv;
-    times.broadcast_out[bytes] = times.broadcast[bytes] + kCopy;
+    times.exchange_out[bytes] = times.exchange[bytes] + kCopy;
+    times.reduce[bytes] = kCall + std::max(send, kCombine);
+    times.reduce_out[bytes] = kCall + std::max(send, kApart);
     times.sum[bytes] = kCall + send + kCombine;
     times.sum_out[bytes] = kCall + send + kApart;
   }
   times.ring_one_chunk = kCall + 2 * (send + kCombine - early);
-  times.ring_two_chunks = kCall + 2 * (send + kCombine);
+  times.halving_two_chunks = kCall + 2 * (send + kCombine);
   return times;
 }
 
@@ -48,6 +50,11 @@ TEST(TuneMessages, FindsTheCostsOfBothEnds) {
     for (const auto& each : link[key]) {
       EXPECT_NEAR(each.get<double>(), us, 1e-9) << key;
     }
+    if (key != std::string("copy_us")) {
+      for (const auto& each : link["one_way"][key]) {
+        EXPECT_NEAR(each.get<double>(), us, 1e-9) << key;
+      }
+    }
   }
 }
 
@@ -63,19 +70,22 @@ MessageHost predict_shared(const nlohmann::ordered_json& messages) {
   options.nranks = options.ranks_per_node = 4;
   options.calibration =
       parse_sim_calibration(nlohmann::ordered_json{{"messages", messages}}.dump()).value();
-  MessageHost host{.cores = 2, .shared_ranks = 4, .shared = {}};
+  MessageHost host{.cores = 2, .shared = {}, .crowd = {}};
   for (const char* const name : {"recursive_doubling_all_reduce", "ring_all_reduce"}) {
     options.calls = host.shared.empty() ? 20 : 1;
     const auto row = simulate_call(options, *find_algorithm(name), kSmallBytes, nullptr);
-    host.shared.push_back(
-        {.algorithm = name, .calls = options.calls, .us = row.value().result.time_us});
+    host.shared.push_back({.algorithm = name,
+                           .nranks = options.nranks,
+                           .size_bytes = kSmallBytes,
+                           .calls = options.calls,
+                           .us = row.value().result.time_us});
   }
   return host;
 }
 
 TEST(TuneMessages, FindsTheTurnWithWhichTheSimulatorPredictsWhatWasMeasured) {
   const std::vector<MessageLink> links = {{"host", 4096, times_of(kSend, kRecv, 0)}};
-  auto json = format_messages({.cores = 2, .shared = {}}, links);
+  auto json = format_messages({.cores = 2, .shared = {}, .crowd = {}}, links);
   EXPECT_EQ(json["cores"], 2);
   EXPECT_EQ(json["turn_us"], 0);
   json["turn_us"] = 0.8;
@@ -88,17 +98,37 @@ TEST(TuneMessages, FindsTheTurnWithWhichTheSimulatorPredictsWhatWasMeasured) {
   }
 }
 
+TEST(TuneMessages, FindsWhatACrowdTakesLonger) {
+  const std::vector<MessageLink> links = {{"host", 4096, times_of(kSend, kRecv, 0)}};
+  MessageHost host{.cores = 2, .shared = {}, .crowd = {}};
+  for (const size_t bytes : {size_t{32} << 10, size_t{1} << 20}) {
+    host.crowd.push_back(
+        {.algorithm = "pairwise_all_to_all", .nranks = 8, .size_bytes = bytes, .us = 1e6});
+  }
+  const auto json = format_messages(host, links);
+  SimOptions options;
+  options.nranks = options.ranks_per_node = 8;
+  options.calibration =
+      parse_sim_calibration(nlohmann::ordered_json{{"messages", json}}.dump()).value();
+  for (const SharedCall& call : host.crowd) {
+    const auto row =
+        simulate_call(options, *find_algorithm(call.algorithm), call.size_bytes, nullptr);
+    EXPECT_NEAR(row.value().result.time_us, call.us, 0.1 * call.us);
+  }
+}
+
 TEST(TuneMessages, GivesNoCostBelowZero) {
   MessageTimes noisy = times_of(kSend, kRecv, 0);
   noisy.sum[kChunkBytes] = 0.01;
-  noisy.broadcast_out[1024] = 0.01;
+  noisy.exchange_out[1024] = 0.01;
   noisy.broadcast[1024] = 100;
-  noisy.ring_one_chunk = noisy.ring_two_chunks = 5;
-  const auto json =
-      format_messages({.cores = 2,
-                       .shared_ranks = 4,
-                       .shared = {{.algorithm = "ring_all_reduce", .calls = 1, .us = 0.001}}},
-                      {{"host", 4096, noisy}});
+  noisy.ring_one_chunk = noisy.halving_two_chunks = 5;
+  const auto json = format_messages(
+      {.cores = 2,
+       .shared =
+           {{.algorithm = "ring_all_reduce", .nranks = 4, .size_bytes = kSmallBytes, .us = 0.001}},
+       .crowd = {}},
+      {{"host", 4096, noisy}});
   EXPECT_EQ(json["turn_us"], 0);
   const auto& link = json["links"]["host"];
   EXPECT_GE(link["call_us"].get<double>(), 0);
