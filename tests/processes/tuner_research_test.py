@@ -35,6 +35,12 @@ class TunerResearch(job.Test):
             self.assertGreaterEqual(row["regret"], 0)
             self.assertAlmostEqual(row["regret"], row["time_us"] / row["best_us"] - 1, places=9)
 
+    def test_tuners_of_other_abis_are_policies(self):
+        tuners = [f"{EXAMPLES}/libnccl-tuner-fixture-v{version}.so" for version in range(2, 7)]
+        for chosen in ("tree", "ring"):
+            rows = self.sim("all_reduce", "--ranks", 16, "--ranks-per-node", 4, "-b", "64K", "--tuner", ",".join(tuners), FIXTURE_TUNER=chosen)
+            self.assertEqual([(row["policy"], row["chosen"]) for row in rows], [(tuner, chosen) for tuner in tuners])
+
     def test_a_sweep_has_all_collectives_and_numbers_of_ranks(self):
         rows = self.sim("--sweep", "--ranks", 8, "--ranks-per-node", 4, "-b", "1K", "-e", "32K", "-f", 32, "--tuner", "default,none")
         self.assertEqual({row["ranks"] for row in rows}, {2, 4, 8})
