@@ -506,6 +506,9 @@ class Interpreter {
       case SlotKind::kInline:
         bytes = slot.payload.bytes;
         break;
+      case SlotKind::kSmall:
+        bytes = end.fifo->small[end.step % kHeaders];
+        break;
       case SlotKind::kData:
         bytes = end.data + end.step % kSlots * end.slot_stride;
         break;

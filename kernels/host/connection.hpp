@@ -89,20 +89,25 @@ class SendConnection {
 
   /// Whether the next message can be written: one of `size_bytes` through a slot, or any.
   [[nodiscard]] bool try_acquire(uint32_t size_bytes) noexcept {
-    return try_acquire_within(size_bytes <= options_.inline_bytes_max ? kHeaders : kSlots);
+    return try_acquire_within(kind_of(size_bytes) == SlotKind::kData ? kSlots : kHeaders);
   }
   [[nodiscard]] bool try_acquire() noexcept { return try_acquire_within(kSlots); }
 
   /// Address for `size_bytes` of payload of the next slot.
   [[nodiscard]] std::byte* payload(uint32_t size_bytes) noexcept {
-    return size_bytes <= options_.inline_bytes_max
-               ? header().payload.bytes
-               : data_ + (step_ % kSlots) * options_.slot_stride;
+    switch (kind_of(size_bytes)) {
+      case SlotKind::kInline:
+        return header().payload.bytes;
+      case SlotKind::kSmall:
+        return fifo_->small[step_ % kHeaders];
+      default:
+        return data_ + (step_ % kSlots) * options_.slot_stride;
+    }
   }
 
   /// Publishes the slot whose payload() was written.
   void commit(uint32_t size_bytes, uint32_t call_hash) noexcept {
-    header().kind = size_bytes <= options_.inline_bytes_max ? SlotKind::kInline : SlotKind::kData;
+    header().kind = kind_of(size_bytes);
     publish(size_bytes, call_hash);
   }
 
@@ -215,6 +220,13 @@ class SendConnection {
     }
     taken_ = fifo_->taken.load(std::memory_order_acquire);  // pairs with release()
     return step_ - taken_ < most_ahead;
+  }
+  /// Where the payload goes when its bytes are sent.
+  [[nodiscard]] SlotKind kind_of(uint32_t size_bytes) const noexcept {
+    if (size_bytes > kSmallBytes || options_.inline_bytes_max == 0) {
+      return SlotKind::kData;
+    }
+    return size_bytes <= options_.inline_bytes_max ? SlotKind::kInline : SlotKind::kSmall;
   }
   [[nodiscard]] SlotHeader& header() noexcept { return fifo_->headers[step_ % kHeaders]; }
   void publish(uint32_t size_bytes, uint32_t call_hash) noexcept {
@@ -367,6 +379,8 @@ class RecvConnection {
     switch (slot.kind) {
       case SlotKind::kInline:
         return slot.payload.bytes;
+      case SlotKind::kSmall:
+        return fifo_->small[step_ % kHeaders];
       case SlotKind::kPointer:
         return slot.payload.pointer;
       case SlotKind::kMapped:

@@ -4,8 +4,8 @@
 //
 // A message's header is one cache line. The payload is written first, then `ready` with release
 // order, so that a message of up to kInlineBytes takes one cache-line transfer. Larger payloads are
-// in one of `kSlots` data areas, or stay in the sender's user buffer and only their address is sent
-// (kPointer, kMapped, kAttached).
+// beside the headers, up to kSmallBytes, in one of `kSlots` data areas, or stay in the sender's
+// user buffer and only their address is sent (kPointer, kMapped, kAttached).
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,18 @@
 
 namespace plexus {
 
-/// How far a sender may be ahead of its receiver, in messages: with payloads outside of headers,
-/// and with payloads in headers alone.
+/// How far a sender may be ahead of its receiver, in messages: with payloads of more than
+/// kSmallBytes, and with smaller ones.
 inline constexpr uint64_t kSlots = 8;
 inline constexpr uint64_t kHeaders = 64;
 inline constexpr size_t kCacheLine = 64;
 inline constexpr uint32_t kInlineBytes = 40;
+inline constexpr uint32_t kSmallBytes = 512;
 
 /// The location of a slot's payload.
 enum class SlotKind : uint32_t {
   kInline,    // in the header
+  kSmall,     // at the header's place among the small payloads
   kData,      // in the slot's data area
   kPointer,   // at an address valid in the receiver's process or on its device
   kMapped,    // in a shared memory segment of the sender (ncclMemAlloc)
@@ -143,6 +145,7 @@ struct Fifo {
   alignas(kCacheLine) std::atomic<uint32_t> writes;  // 1 while the sender writes to `output`
   alignas(kCacheLine) SharedCall calls[kHeaders];  // call s is at s mod kHeaders; the sender writes
   SlotHeader headers[kHeaders];
+  alignas(kCacheLine) std::byte small[kHeaders][kSmallBytes];
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

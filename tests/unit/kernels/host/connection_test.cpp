@@ -92,8 +92,8 @@ TEST_F(AttachedMessages, FillAllSlotsAndNoMore) {
 
 class MessagesAhead : public testing::Test {
  protected:
-  static constexpr uint32_t kStride = 64;
-  static constexpr uint32_t kLarge = kInlineBytes + 1;
+  static constexpr uint32_t kStride = 1024;
+  static constexpr uint32_t kLarge = kSmallBytes + 1;
 
   /// Sends `size_bytes` bytes of `value` if there is room.
   bool send(std::byte value, uint32_t size_bytes) {
@@ -120,24 +120,37 @@ class MessagesAhead : public testing::Test {
   RecvConnection recvs{fifo.get(), data.data(), {.peer = 0, .slot_stride = kStride}};
 };
 
-TEST_F(MessagesAhead, AreAsManyAsHeadersIfTheyFitThere) {
+TEST_F(MessagesAhead, AreAsManyAsHeadersIfTheyAreSmall) {
+  const auto size_of = [](uint64_t number) { return number % 3 == 0 ? kInlineBytes : kSmallBytes; };
   for (uint64_t i = 0; i < kHeaders; ++i) {
-    ASSERT_TRUE(send(std::byte(i), kInlineBytes)) << i;
+    ASSERT_TRUE(send(std::byte(i), size_of(i))) << i;
   }
   EXPECT_FALSE(send(std::byte{0}, 0));
-  take(std::byte{0}, kInlineBytes);
+  take(std::byte{0}, size_of(0));
   EXPECT_FALSE(send(std::byte{0}, kLarge)) << "the slot's last user must have been taken";
-  EXPECT_TRUE(send(std::byte(kHeaders), kInlineBytes));
+  EXPECT_TRUE(send(std::byte(kHeaders), size_of(kHeaders)));
   for (uint64_t i = 1; i <= kHeaders; ++i) {
-    take(std::byte(i), kInlineBytes);
+    take(std::byte(i), size_of(i));
   }
   EXPECT_FALSE(recvs.try_peek());
+}
+
+TEST_F(MessagesAhead, OfANetworkTakeSlotsWhateverTheirSize) {
+  sends = {fifo.get(), data.data(), {.peer = 1, .inline_bytes_max = 0, .slot_stride = kStride}};
+  for (uint64_t i = 0; i < kSlots; ++i) {
+    ASSERT_TRUE(send(std::byte(i), 8)) << i;
+    EXPECT_EQ(fifo->headers[i].kind, SlotKind::kData);
+  }
+  EXPECT_FALSE(send(std::byte{0}, 8));
 }
 
 TEST_F(MessagesAhead, OfMixedSizesKeepTheirBytes) {
   uint64_t sent = 0;
   uint64_t taken = 0;
-  const auto size_of = [](uint64_t number) { return number * 7 % 10 < 3 ? kLarge : uint32_t{5}; };
+  const auto size_of = [](uint64_t number) {
+    constexpr std::array<uint32_t, 3> kSizes = {5, kLarge, kSmallBytes};
+    return kSizes[number * 7 % 10 < 3 ? 1 : number / 5 % 2 * 2];
+  };
   uint64_t most_ahead = 0;
   while (taken < 20 * kHeaders) {
     while (send(std::byte(sent), size_of(sent))) {
