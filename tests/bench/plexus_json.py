@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 
 def run_json(command, **environment):
@@ -23,7 +24,7 @@ class SteadyMachine:
     times the least of all probes; else it is repeated.
     """
     MOVED = 1.5
-    TRIES = 40
+    PATIENCE_S = 600
 
     def __init__(self, plexus, moved=MOVED):
         self.command = [plexus, "perf", "all_gather", "--ranks", "2", "--algo", "ring", "-b", "256K", "-e", "256K", "-c", "0",
@@ -35,14 +36,20 @@ class SteadyMachine:
     def probe(self):
         return min(row["time_us"]["median"] for row in run_json(self.command)["rows"])
 
+    def probe_again(self):
+        self.last_us = self.probe()
+        self.least_us = min(self.least_us, self.last_us)
+
     def run(self, measure):
         """What `measure` returns, and the longer one of the probes beside it."""
-        for _ in range(self.TRIES):
+        end = time.monotonic() + self.PATIENCE_S
+        while time.monotonic() < end:
+            while self.last_us > self.moved * self.least_us and time.monotonic() < end:
+                self.probe_again()
             before_us = self.last_us
             report = measure()
-            self.last_us = self.probe()
-            self.least_us = min(self.least_us, self.last_us)
+            self.probe_again()
             probe_us = max(before_us, self.last_us)
             if probe_us <= self.moved * self.least_us:
                 return report, probe_us
-        sys.exit(f"the cores of this machine move all the time: {self.TRIES} runs were of no use")
+        sys.exit(f"the cores of this machine have not been near each other for {self.PATIENCE_S} s")

@@ -132,16 +132,24 @@ std::vector<int> default_nranks() {
 /// What the simulator needs (tools/cli/tune/messages.hpp).
 Result<nlohmann::ordered_json> measure_for_simulator(const TuneOptions& options) {
   fmt::print(stderr, "plexus tune: messages, {} passes\n", options.passes);
-  std::vector<tune::MessageLink> links;
-  PLEXUS_TRY(host, tune::measure_messages(false, options.passes));
-  links.push_back({.name = kHost.name, .slot_bytes = kSlotBytesOfMemory, .times = std::move(host)});
-  if (options.net) {
-    PLEXUS_TRY(net, tune::measure_messages(true, options.passes));
-    links.push_back(
-        {.name = kNet.name, .slot_bytes = kSlotBytesOfNetwork, .times = std::move(net)});
+  PLEXUS_TRY(measured, tune::measure_messages(options.net, cores_available(), options.passes));
+  if (measured.moved > 0) {
+    fmt::print(stderr,
+               "plexus tune: the cores were far from each other, or busy, in all runs of {} "
+               "measurements, not in others: predictions will be wrong; measure again\n",
+               measured.moved);
   }
-  PLEXUS_TRY(facts, tune::measure_host(cores_available(), options.passes));
-  return tune::format_messages(facts, links);
+  const struct {
+    const char* name;
+    size_t slot_bytes;
+  } kinds[] = {{kHost.name, kSlotBytesOfMemory}, {kNet.name, kSlotBytesOfNetwork}};
+  std::vector<tune::MessageLink> links;
+  for (size_t i = 0; i < measured.links.size(); ++i) {
+    links.push_back({.name = kinds[i].name,
+                     .slot_bytes = kinds[i].slot_bytes,
+                     .times = std::move(measured.links[i])});
+  }
+  return tune::format_messages(measured.host, links);
 }
 
 Result<Measured> measure(const TuneOptions& options) {

@@ -456,9 +456,9 @@ class Simulation {
 
   /// Messages as the one to the step's peer number `peer` whose slots are not free.
   [[nodiscard]] uint64_t most_under_way(const LaneState& lane, int peer) const {
-    const double inline_bytes = link_of(lane, peer).work.inline_bytes;
-    return inline_bytes > 0 && static_cast<double>(bytes_of(lane)) <= inline_bytes ? kHeaders
-                                                                                   : kSlots;
+    const double small_bytes = link_of(lane, peer).work.small_bytes;
+    return small_bytes > 0 && static_cast<double>(bytes_of(lane)) <= small_bytes ? kHeaders
+                                                                                 : kSlots;
   }
 
   /// How long before its end a step hands its messages over.

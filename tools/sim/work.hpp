@@ -47,13 +47,13 @@ struct SimEnds {
 };
 
 struct SimWork {
-  double slot_bytes = 0;    // 0: nothing was measured, work costs nothing
-  double inline_bytes = 0;  // messages of up to so many take no slot: kHeaders may be on their way
-  double call_us = 0;       // at the end of a call, whatever it is
-  double early_us = 0;      // of a step that sends, after its message has left
-  SimEnds both_ways;        // of calls in which ranks send about as much as they receive
-  SimEnds one_way;          // of rooted calls
-  SimCurve copy;            // from a buffer to another
+  double slot_bytes = 0;   // 0: nothing was measured, work costs nothing
+  double small_bytes = 0;  // messages of up to so many take no slot: kHeaders may be on their way
+  double call_us = 0;      // at the end of a call, whatever it is
+  double early_us = 0;     // of a step that sends, after its message has left
+  SimEnds both_ways;       // of calls in which ranks send about as much as they receive
+  SimEnds one_way;         // of rooted calls
+  SimCurve copy;           // from a buffer to another
   SimCrowd crowd;
 };
 

@@ -153,7 +153,7 @@ Result<SimCalibration> parse_sim_calibration(std::string_view text) {
   const CalibrationJson& links = messages->at("links");
   PLEXUS_TRY(host, read_link(links, "host"));
   calibration.host = std::move(host);
-  calibration.host.inline_bytes = kInlineBytes;
+  calibration.host.small_bytes = kSmallBytes;
   if (links.contains("net")) {
     PLEXUS_TRY(net, read_link(links, "net"));
     calibration.net = std::move(net);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "kernels/program/algorithms.hpp"
@@ -9,28 +11,13 @@
 #include "tools/cli/perf/statistics.hpp"
 #include "tools/cli/tune/fit.hpp"
 #include "tools/cli/tune/messages.hpp"
+#include "tools/cli/tune/steady.hpp"
 
 namespace plexus::tune {
 namespace {
 
 constexpr size_t kMessageBytesFirst = 16;
 constexpr size_t kMessageBytesLast = size_t{64} << 20;
-constexpr int kMessageBudgetMs = 10;
-
-/// By bytes of a message, the times of the passes.
-using PassTimes = std::map<size_t, std::vector<double>>;
-
-/// `messages`: into how many a call divides its bytes.
-void add(const std::vector<MeasuredTime>& measured,
-         bool in_place,
-         size_t messages,
-         PassTimes& times) {
-  for (const MeasuredTime& time : measured) {
-    if (time.in_place == in_place && time.size_bytes > 0) {
-      times[time.size_bytes / messages].push_back(time.median_us);
-    }
-  }
-}
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -38,104 +25,56 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::map<size_t, double> medians(const PassTimes& times) {
+/// By bytes of a message, over the repetitions. `messages`: into how many a call divides its bytes.
+std::map<size_t, double> medians(const SteadyRun& run, bool in_place, size_t messages = 1) {
+  std::map<size_t, std::vector<double>> times;
+  for (const auto& repetition : run.times) {
+    for (const MeasuredTime& time : repetition) {
+      if (time.in_place == in_place && time.size_bytes > 0) {
+        times[time.size_bytes / messages].push_back(time.median_us);
+      }
+    }
+  }
   std::map<size_t, double> medians;
-  for (const auto& [bytes, passes] : times) {
-    medians[bytes] = median(passes);
+  for (const auto& [bytes, values] : times) {
+    medians[bytes] = median(values);
   }
   return medians;
 }
 
-/// Twice as many as the first, so that turns are seen to go around.
-std::vector<int> shared_counts(int cores) {
-  const int few = choose_shared_ranks(cores);
-  return few == 0 ? std::vector<int>{} : std::vector<int>{few, 2 * few};
-}
+/// The runs of a link, in this order.
+enum LinkRun : size_t { kBroadcast, kReduce, kExchange, kSum, kRing, kHalving, kLinkRuns };
 
-/// All-to-alls, by size, of as many ranks as are measured at most.
-Result<std::vector<SharedCall>> measure_crowd(int cores, int passes) {
-  constexpr size_t kBytesFirst = size_t{64} << 10;
-  constexpr size_t kBytesLast = size_t{8} << 20;
-  constexpr int kBudgetMs = 20;
-  std::vector<SharedCall> calls;
-  const std::vector<int> counts = shared_counts(cores);
-  if (counts.empty()) {
-    return calls;
-  }
-  PassTimes times;
-  for (int pass = 0; pass < passes; ++pass) {
-    PLEXUS_TRY(measured, measure_times({.collective = Collective::kAllToAll,
-                                        .algorithm = "pairwise",
-                                        .nranks = counts.back(),
-                                        .size_bytes = kBytesFirst,
-                                        .size_bytes_last = kBytesLast,
-                                        .factor = 2,
-                                        .budget_ms = kBudgetMs}));
-    add(measured, false, 1, times);
-  }
-  for (const auto& [bytes, us] : medians(times)) {
-    calls.push_back({.algorithm = "pairwise_all_to_all",
-                     .nranks = counts.back(),
-                     .size_bytes = bytes,
-                     .calls = perf::compute_batch(us),
-                     .us = us});
-  }
-  return calls;
-}
-
-}  // namespace
-
-Result<MessageTimes> measure_messages(bool over_sockets, int passes) {
-  PassTimes broadcast;
-  PassTimes reduce[2];  // [in place]
-  PassTimes exchange[2];
-  PassTimes sum[2];
-  PassTimes ring;
-  PassTimes halving;
-  const auto measure = [&](Collective collective, const char* algorithm, size_t first,
-                           size_t last) {
-    return measure_times({.collective = collective,
-                          .algorithm = algorithm,
-                          .nranks = 2,
-                          .size_bytes = first,
-                          .size_bytes_last = last,
-                          .factor = 2,
-                          .over_sockets = over_sockets,
-                          .budget_ms = kMessageBudgetMs});
+std::vector<SteadyRun> link_runs(bool over_sockets) {
+  const auto run = [&](Collective collective, const char* algorithm, size_t first, size_t last) {
+    constexpr int kBudgetMs = 10;
+    return SteadyRun{.input = {.collective = collective,
+                               .algorithm = algorithm,
+                               .nranks = 2,
+                               .size_bytes = first,
+                               .size_bytes_last = last,
+                               .factor = 2,
+                               .over_sockets = over_sockets,
+                               .budget_ms = kBudgetMs}};
   };
-  const struct {
-    Collective collective;
-    const char* algorithm;
-    size_t messages;
-    PassTimes* times;
-  } rows[] = {{Collective::kReduce, "ring", 1, reduce},
-              {Collective::kAllGather, "ring", 2, exchange},
-              {Collective::kAllReduce, "doubling", 1, sum}};
-  for (int pass = 0; pass < passes; ++pass) {
-    PLEXUS_TRY(one_way,
-               measure(Collective::kBroadcast, "ring", kMessageBytesFirst, kMessageBytesLast));
-    add(one_way, true, 1, broadcast);
-    for (const auto& row : rows) {
-      PLEXUS_TRY(measured, measure(row.collective, row.algorithm, row.messages * kMessageBytesFirst,
-                                   row.messages * kMessageBytesLast));
-      add(measured, false, row.messages, row.times[0]);
-      add(measured, true, row.messages, row.times[1]);
-    }
-    PLEXUS_TRY(answer, measure(Collective::kAllReduce, "ring", kChunkBytes, kChunkBytes));
-    add(answer, true, 1, ring);
-    PLEXUS_TRY(halves,
-               measure(Collective::kAllReduce, "halving", 2 * kChunkBytes, 2 * kChunkBytes));
-    add(halves, true, 1, halving);
-  }
-  MessageTimes times{.broadcast = medians(broadcast),
-                     .reduce = medians(reduce[1]),
-                     .reduce_out = medians(reduce[0]),
-                     .exchange = medians(exchange[1]),
-                     .exchange_out = medians(exchange[0]),
-                     .sum = medians(sum[1]),
-                     .sum_out = medians(sum[0]),
-                     .ring_one_chunk = medians(ring).at(kChunkBytes),
-                     .halving_two_chunks = medians(halving).at(2 * kChunkBytes)};
+  return {run(Collective::kBroadcast, "ring", kMessageBytesFirst, kMessageBytesLast),
+          run(Collective::kReduce, "ring", kMessageBytesFirst, kMessageBytesLast),
+          run(Collective::kAllGather, "ring", 2 * kMessageBytesFirst, 2 * kMessageBytesLast),
+          run(Collective::kAllReduce, "doubling", kMessageBytesFirst, kMessageBytesLast),
+          run(Collective::kAllReduce, "ring", kChunkBytes, kChunkBytes),
+          run(Collective::kAllReduce, "halving", 2 * kChunkBytes, 2 * kChunkBytes)};
+}
+
+Result<MessageTimes> times_of(std::span<const SteadyRun> runs) {
+  MessageTimes times{.broadcast = medians(runs[kBroadcast], true),
+                     .reduce = medians(runs[kReduce], true),
+                     .reduce_out = medians(runs[kReduce], false),
+                     .exchange = medians(runs[kExchange], true, 2),
+                     .exchange_out = medians(runs[kExchange], false, 2),
+                     .sum = medians(runs[kSum], true),
+                     .sum_out = medians(runs[kSum], false),
+                     .ring_one_chunk = medians(runs[kRing], true).at(kChunkBytes),
+                     .halving_two_chunks = medians(runs[kHalving], true).at(2 * kChunkBytes)};
   const auto sizes = times.exchange.size();
   if (times.broadcast.size() != sizes || times.reduce.size() != sizes ||
       times.reduce_out.size() != sizes || times.exchange_out.size() != sizes ||
@@ -145,32 +84,85 @@ Result<MessageTimes> measure_messages(bool over_sockets, int passes) {
   return times;
 }
 
-Result<MessageHost> measure_host(int cores, int passes) {
+/// Twice as many as the first, so that turns are seen to go around.
+std::vector<int> shared_counts(int cores) {
+  const int few = choose_shared_ranks(cores);
+  return few == 0 ? std::vector<int>{} : std::vector<int>{few, 2 * few};
+}
+
+constexpr const char* kSharedAlgorithms[] = {"recursive_doubling_all_reduce", "ring_all_reduce",
+                                             "all_pairs_all_reduce"};
+
+/// Of each number of ranks the kSharedAlgorithms, then all-to-alls of as many as there are at most.
+std::vector<SteadyRun> host_runs(const std::vector<int>& counts) {
   constexpr int kSharedBudgetMs = 60;  // for the scheduler to separate ranks that share a core
-  MessageHost host{.cores = cores, .shared = {}, .crowd = {}};
-  for (const int nranks : shared_counts(cores)) {
-    for (const char* const name :
-         {"recursive_doubling_all_reduce", "ring_all_reduce", "all_pairs_all_reduce"}) {
-      std::vector<double> times;
-      for (int pass = 0; pass < passes; ++pass) {
-        PLEXUS_TRY(time, measure_time({.collective = Collective::kAllReduce,
-                                       .algorithm = find_algorithm(name)->family,
-                                       .nranks = nranks,
-                                       .size_bytes = kSmallBytes,
-                                       .budget_ms = kSharedBudgetMs}));
-        times.push_back(time.median_us);
-      }
-      const double us = median(times);
-      host.shared.push_back({.algorithm = name,
-                             .nranks = nranks,
-                             .size_bytes = kSmallBytes,
-                             .calls = perf::compute_batch(us),
-                             .us = us});
+  constexpr size_t kCrowdBytesFirst = size_t{64} << 10;
+  constexpr size_t kCrowdBytesLast = size_t{8} << 20;
+  constexpr int kCrowdBudgetMs = 20;
+  std::vector<SteadyRun> runs;
+  for (const int nranks : counts) {
+    for (const char* const name : kSharedAlgorithms) {
+      runs.push_back({.input = {.collective = Collective::kAllReduce,
+                                .algorithm = find_algorithm(name)->family,
+                                .nranks = nranks,
+                                .size_bytes = kSmallBytes,
+                                .budget_ms = kSharedBudgetMs}});
     }
   }
-  PLEXUS_TRY(crowd, measure_crowd(cores, passes));
-  host.crowd = std::move(crowd);
+  if (!counts.empty()) {
+    runs.push_back({.input = {.collective = Collective::kAllToAll,
+                              .algorithm = "pairwise",
+                              .nranks = counts.back(),
+                              .size_bytes = kCrowdBytesFirst,
+                              .size_bytes_last = kCrowdBytesLast,
+                              .factor = 2,
+                              .budget_ms = kCrowdBudgetMs}});
+  }
+  return runs;
+}
+
+SharedCall call_of(const char* algorithm, int nranks, size_t size_bytes, double us) {
+  return {.algorithm = algorithm,
+          .nranks = nranks,
+          .size_bytes = size_bytes,
+          .calls = perf::compute_batch(us),
+          .us = us};
+}
+
+MessageHost host_of(int cores, std::span<const SteadyRun> runs) {
+  MessageHost host{.cores = cores, .shared = {}, .crowd = {}};
+  for (size_t i = 0; i + 1 < runs.size(); ++i) {
+    host.shared.push_back(call_of(kSharedAlgorithms[i % std::size(kSharedAlgorithms)],
+                                  runs[i].input.nranks, kSmallBytes,
+                                  medians(runs[i], false).begin()->second));
+  }
+  if (!runs.empty()) {
+    for (const auto& [bytes, us] : medians(runs.back(), false)) {
+      host.crowd.push_back(call_of("pairwise_all_to_all", runs.back().input.nranks, bytes, us));
+    }
+  }
   return host;
+}
+
+}  // namespace
+
+Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes) {
+  std::vector<SteadyRun> runs = link_runs(false);
+  if (with_net) {
+    const std::vector<SteadyRun> net = link_runs(true);
+    runs.insert(runs.end(), net.begin(), net.end());
+  }
+  const size_t links = runs.size();
+  const std::vector<SteadyRun> shared = host_runs(shared_counts(cores));
+  runs.insert(runs.end(), shared.begin(), shared.end());
+  PLEXUS_TRY(moved, measure_steadily(runs, passes));
+  MeasuredMessages measured{.moved = moved};
+  for (size_t first = 0; first < links; first += kLinkRuns) {
+    PLEXUS_TRY(times, times_of(std::span(runs).subspan(first, kLinkRuns)));
+    measured.links.push_back(std::move(times));
+  }
+  measured.host = host_of(cores, std::span(runs).subspan(links));
+  return measured;
 }
 
 }  // namespace plexus::tune

@@ -56,9 +56,13 @@ struct MessageHost {
 nlohmann::ordered_json format_messages(const MessageHost& host,
                                        const std::vector<MessageLink>& links);
 
-/// The medians of `passes`.
-Result<MessageTimes> measure_messages(bool over_sockets, int passes);
-/// More ranks than cores: by a logarithmic algorithm, a ring and a direct one, and all-to-alls.
-Result<MessageHost> measure_host(int cores, int passes);
+struct MeasuredMessages {
+  MessageHost host = {};                 // more ranks than cores
+  std::vector<MessageTimes> links = {};  // between processes of the host, then over sockets
+  int moved = 0;                         // runs that were measured between far cores only
+};
+
+/// Medians of `passes`, beside which the host had not moved the cores (steady.hpp).
+Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes);
 
 }  // namespace plexus::tune

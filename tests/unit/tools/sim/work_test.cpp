@@ -91,7 +91,7 @@ TEST(SimWork, LetsASenderOfSmallMessagesRunAheadByTheHeadersOfAConnection) {
   job.calls = kCalls;
   job.turn_us = 10;
   const double with_slots = time_of(job);
-  job.costs.near.work.inline_bytes = 8;
+  job.costs.near.work.small_bytes = 8;
   EXPECT_NEAR(time_of(job), kCalls * (kSend + kRecv) + job.turn_us, 1e-3);
   EXPECT_GT(with_slots, kCalls * (kSend + kRecv) + 4 * job.turn_us);
 }
