@@ -85,7 +85,7 @@ class PeerLinks {
   void transmit(uint32_t process, const Message& message);
   Result<Link> open(uint32_t process);
   Result<Link> connect(const SocketAddress& address);
-  std::optional<Link> find_open(uint32_t process) const;
+  [[nodiscard]] std::optional<Link> find_open(uint32_t process) const;
   [[nodiscard]] bool must_wait(uint32_t process) const;
   [[nodiscard]] bool is_counted(const Connection& connection) const;
   void make_room();

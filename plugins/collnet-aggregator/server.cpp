@@ -25,7 +25,7 @@ constexpr size_t kStrangersMax = 256;
 constexpr auto kStrangerGrace = seconds(1);
 constexpr size_t kReadBytes = size_t{256} << 10;
 /// A member with this many unsent results is not read from, which bounds their number.
-constexpr size_t kOutputMax = 2 * kRequestsMax;
+constexpr size_t kOutputMax = size_t{2} * kRequestsMax;
 /// From its connection to its hello.
 constexpr auto kHelloWithin = seconds(10);
 constexpr auto kLeaveWithin = seconds(1);

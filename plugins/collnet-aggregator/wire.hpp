@@ -46,7 +46,8 @@ struct WireHandle {
   std::array<uint8_t, 7> reserved;
   security::Key secret;
 };
-static_assert(sizeof(WireHandle) == 72 && sizeof(WireHandle) <= PLEXUS_NET_HANDLE_BYTES);
+static_assert(sizeof(WireHandle) == 9 * sizeof(uint64_t) &&
+              sizeof(WireHandle) <= PLEXUS_NET_HANDLE_BYTES);
 
 enum class FrameKind : uint16_t { kHello = 1, kReady = 2, kReduce = 3, kError = 4 };
 
@@ -59,14 +60,14 @@ struct WireFrame {
   uint32_t reserved = 0;
   uint64_t number = 0;  // number of the reduction
 };
-static_assert(sizeof(WireFrame) == 24);
+static_assert(sizeof(WireFrame) == 3 * sizeof(uint64_t));
 
 struct WireHello {
   uint32_t members;
   uint32_t member;
   GroupId group;
 };
-static_assert(sizeof(WireHello) == 40);
+static_assert(sizeof(WireHello) == 5 * sizeof(uint64_t));
 
 static_assert(std::is_trivially_copyable_v<WireHandle> && std::is_trivially_copyable_v<WireFrame> &&
               std::is_trivially_copyable_v<WireHello>);
