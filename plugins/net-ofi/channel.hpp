@@ -161,14 +161,14 @@ class Channel final : private Link::Member {
   };
   /// Memory that libfabric reads and writes for the channel, in one block.
   struct Buffers {
-    std::array<WireControl, kRailsMax * kControlReceives> incoming{};
+    std::array<WireControl, size_t{kRailsMax} * kControlReceives> incoming{};
     std::array<WireControl, kControlSends> outgoing{};
     WireGreeting greeting_out{};
     WireGreeting greeting_in{};
     std::array<uint64_t, kRailsMax> read_back{};  // target of reads; its contents are not used
   };
 
-  Channel(const Options& options);
+  explicit Channel(const Options& options);
   [[nodiscard]] Result<void> open_rails(const Options& options);
   [[nodiscard]] bool post_control_receive(uint32_t index);
   /// Notes an operation that has started if `result` is 0, and returns `result`.
@@ -194,7 +194,7 @@ class Channel final : private Link::Member {
   PeerWatch watch_;
 
   std::unique_ptr<Buffers> buffers_;
-  std::array<Operation, kRailsMax * kControlReceives> control_receives_;
+  std::array<Operation, size_t{kRailsMax} * kControlReceives> control_receives_;
   std::array<Operation, kControlSends> control_sends_;
   std::array<bool, kControlSends> is_control_busy_{};
   uint32_t free_controls_ = kControlSends;

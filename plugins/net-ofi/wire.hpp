@@ -114,7 +114,7 @@ class Tags {
 
 /// Immediate data of a message: the blocks of it that the other rails carry. The last `blocks`
 /// blocks of a message of S bytes go there; the first S - blocks * kBlockBytes go with the message.
-inline constexpr uint64_t kBlockBytes = 64 * 1024;
+inline constexpr uint64_t kBlockBytes = uint64_t{64} * 1024;
 struct Split {
   uint32_t blocks = 0;   // less than 2^24: 2^40 bytes
   uint8_t sequence = 0;  // distinguishes messages with equal tags
