@@ -194,8 +194,9 @@ class Plugin(unittest.TestCase):
 
     def test_info_looks_through_the_abi_that_is_asked_for(self):
         self.assertIn("chosen   ncclNetPlugin_v9\n", plexus("info", SOCKET, "--abi", "v9").stdout)
-        ended = plexus("info", SOCKET, "--abi", "v6")
+        ended = plexus("info", LETTER, "--abi", "v6")
         self.assertEqual(ended.returncode, 1, ended.stdout)
+        self.assertIn("ncclNetPlugin_v6", ended.stderr)
         tuner = os.path.join(EXAMPLES, "libplexus-tuner-mutant-v3.so")
         self.assertIn("chosen   ncclTunerPlugin_v3\n", plexus("info", tuner, "--abi", "v3").stdout)
         self.assertIn("it has no ncclTunerPlugin_v5", plexus("info", tuner, "--abi", "v5").stderr)
