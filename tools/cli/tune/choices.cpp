@@ -12,6 +12,7 @@
 
 #include "core/schedule/choose_algorithm.hpp"
 #include "tools/cli/measure.hpp"
+#include "tools/cli/tune/fit.hpp"
 
 namespace plexus::tune {
 namespace {
@@ -41,12 +42,6 @@ std::vector<std::string> list_algorithms(Collective collective, int nranks) {
     }
   }
   return algorithms;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// For each size, the geometric mean of out of place and in place; for each of these, the median of

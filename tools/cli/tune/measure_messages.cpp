@@ -19,12 +19,6 @@ namespace {
 constexpr size_t kMessageBytesFirst = 16;
 constexpr size_t kMessageBytesLast = size_t{64} << 20;
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// By bytes of a message, over the repetitions. `messages`: into how many a call divides its bytes.
 std::map<size_t, double> medians(const SteadyRun& run, bool in_place, size_t messages = 1) {
   std::map<size_t, std::vector<double>> times;
