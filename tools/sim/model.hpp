@@ -2,6 +2,7 @@
 // What a simulation needs to know: the call, how it is done, and what messages cost.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -83,6 +84,10 @@ struct SimJob {
     return rank / ranks_per_node == peer / ranks_per_node             ? SimLinkKind::kNear
            : !datacenters.empty() && datacenters[a] != datacenters[b] ? SimLinkKind::kWide
                                                                       : SimLinkKind::kFar;
+  }
+  /// Whether a node has fewer cores than ranks.
+  [[nodiscard]] bool shares_cores() const {
+    return cores > 0 && cores < std::min(ranks_per_node, nranks);
   }
   [[nodiscard]] const SimLink& link(SimLinkKind kind) const {
     return kind == SimLinkKind::kNear  ? costs.near

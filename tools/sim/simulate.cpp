@@ -73,7 +73,7 @@ class Simulation {
         carrier_(network, fabric, watch, faults, &clock_),
         connections_(network.connections.size()),
         ranks_(network.ranks.size()),
-        shares_cores_(job_.cores > 0 && job_.cores < std::min(job_.ranks_per_node, job_.nranks)),
+        shares_cores_(job_.shares_cores()),
         may_skip_(fabric == nullptr && faults == nullptr && !watch.on_slice &&
                   network.job.cores == 0 && !network.job.exact_spans) {
     add_lanes();

@@ -11,6 +11,18 @@ namespace {
 // Messages that show what several take one after the other, and how much of a slot is a large one.
 constexpr double kFew = 2;
 
+/// Linear between the points around `x`; below the first as there. Requires that `x` is at most the
+/// last of `xs`, which ascend.
+double interpolate(const std::vector<double>& xs, const std::vector<double>& ys, double x) {
+  const auto above = std::lower_bound(xs.begin(), xs.end(), x);
+  if (above == xs.begin()) {
+    return ys.front();
+  }
+  const auto place = static_cast<size_t>(above - xs.begin());
+  const double part = (x - xs[place - 1]) / (xs[place] - xs[place - 1]);
+  return ys[place - 1] + part * (ys[place] - ys[place - 1]);
+}
+
 }  // namespace
 
 double SimCurve::at(double call_bytes) const {
@@ -20,13 +32,7 @@ double SimCurve::at(double call_bytes) const {
   if (call_bytes >= bytes.back()) {
     return us.back() * call_bytes / bytes.back();
   }
-  const auto above = std::lower_bound(bytes.begin(), bytes.end(), call_bytes);
-  if (above == bytes.begin()) {
-    return us.front();
-  }
-  const auto place = static_cast<size_t>(above - bytes.begin());
-  const double part = (call_bytes - bytes[place - 1]) / (bytes[place] - bytes[place - 1]);
-  return us[place - 1] + part * (us[place] - us[place - 1]);
+  return interpolate(bytes, us, call_bytes);
 }
 
 double SimCurve::of_message(double message_bytes,
@@ -51,13 +57,7 @@ double SimCrowd::at(double bytes) const {
   if (node_bytes.empty()) {
     return 0;
   }
-  const auto above = std::lower_bound(node_bytes.begin(), node_bytes.end(), bytes);
-  if (above == node_bytes.end() || above == node_bytes.begin()) {
-    return above == node_bytes.end() ? us_per_byte.back() : us_per_byte.front();
-  }
-  const auto place = static_cast<size_t>(above - node_bytes.begin());
-  const double part = (bytes - node_bytes[place - 1]) / (node_bytes[place] - node_bytes[place - 1]);
-  return us_per_byte[place - 1] + part * (us_per_byte[place] - us_per_byte[place - 1]);
+  return interpolate(node_bytes, us_per_byte, std::min(bytes, node_bytes.back()));
 }
 
 }  // namespace plexus

@@ -153,14 +153,10 @@ uint64_t slots_bytes(const SimNetwork& network) {
   return bytes / nodes;
 }
 
-bool shares_cores(const SimJob& job) {
-  return job.cores > 0 && job.cores < std::min(job.ranks_per_node, job.nranks);
-}
-
 /// Whether all ranks are simulated, and not one of each class.
 bool needs_all_ranks(const SimOptions& options, const SimJob& job, const Fabric* fabric) {
   return fabric != nullptr || !options.trace.empty() || options.faults.has_value() ||
-         job.exact_spans || shares_cores(job);
+         job.exact_spans || job.shares_cores();
 }
 
 /// Whether what the job uses was measured.
@@ -196,7 +192,7 @@ Result<SimRow> simulate_job(const SimOptions& options,
   SimTrace trace(network, fabric);
   const SimFaults* const faults = options.faults.has_value() ? &*options.faults : nullptr;
   double others_us = 0;
-  const uint32_t orders = shares_cores(job) ? kOrders : 1;
+  const uint32_t orders = job.shares_cores() ? kOrders : 1;
   for (uint32_t order = 1; order < orders; ++order) {
     network.job.shuffle = order;
     PLEXUS_TRY(other, simulate(network, fabric, {}, faults));
