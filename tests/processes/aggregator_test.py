@@ -8,12 +8,14 @@ import re
 import resource
 import signal
 import socket
+import subprocess
 import tempfile
 import threading
 import time
 
 import job
 import knock
+import netns
 
 COLLNET = {"NCCL_COLLNET_ENABLE": "1", "PLEXUS_COLLNET_PLUGIN": "aggregator", "NCCL_SOCKET_IFNAME": "lo",
            "NCCL_ALGO": "allreduce:collnetchain"}
@@ -39,11 +41,11 @@ class Aggregator(job.Test):
         server = self.start([job.PLEXUS, "aggregator", "--listen", address, *arguments], prefix, **environment)
         return server, re.search(r"listening at (\S+)", server.read_line()).group(1)
 
-    def start_job(self, servers, *arguments, **environment):
+    def start_job(self, servers, *arguments, prefix=(), **environment):
         rendezvous = f"127.0.0.1:{job.free_port()}"
         settings = {**COLLNET, "PLEXUS_AGGREGATOR": servers, **environment}
         return [self.start(job.perf("all_reduce", *(arguments or SIZES), "--rank", rank, "--nranks", 2, "--rendezvous",
-                                    rendezvous, "--json", "-"), NCCL_HOSTID=f"host{rank}", **settings)
+                                    rendezvous, "--json", "-"), prefix, NCCL_HOSTID=f"host{rank}", **settings)
                 for rank in range(2)]
 
     def expect_success(self, ranks):
@@ -124,22 +126,37 @@ class Members(Aggregator):
         self.assertLess(time.monotonic() - began, job.bound(35))
 
 
-class Stopped(Aggregator):
+class Stopped(Aggregator, netns.Test):
     SILENCE = 20  # seconds after which a host that is cut off is taken for dead
+    BUFFER = 65536  # bytes that a socket receives unread; members have more than that in flight
 
     def test_a_server_that_is_stopped_with_a_closed_window_is_alive(self):
-        server, address = self.start_server()
-        ranks = self.start_job(address, "-b", "64M", "-e", "64M", "-n", "30")
-        port = f"{int(address.rsplit(':', 1)[1]):04X}"
+        inside = ("ip", "netns", "exec", self.make_hosts(["one"])["one"])
 
-        def connections(state):
-            lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
-            fields = [line.split() for line in lines]
-            return [each for each in fields if each[2].endswith(":" + port) and state(each)]
-        self.wait_until(40, lambda: connections(lambda each: int(each[4].split(":")[0], 16) > 0), "nothing was sent")
-        server.process.send_signal(signal.SIGSTOP)
-        try:  # 4: the timer of window probes
-            self.wait_until(20, lambda: connections(lambda each: each[5].startswith("04:")), "the window did not close")
+        def run(*command):
+            return subprocess.run([*inside, *command], check=True, capture_output=True, text=True, timeout=job.bound(20)).stdout
+        # The kernel's own limit lets a window grow until it takes all that members have in flight.
+        run("sh", "-c", f"echo 4096 {self.BUFFER} {self.BUFFER} > /proc/sys/net/ipv4/tcp_rmem")
+        server, address = self.start_server(prefix=inside)
+        ranks = self.start_job(address, "-b", "64M", "-e", "64M", "-n", "10", prefix=inside)
+        port = f":{int(address.rsplit(':', 1)[1]):04X}"
+
+        def is_probed():  # 4: the timer of window probes
+            fields = [line.split() for line in run("cat", "/proc/net/tcp").splitlines()[1:]]
+            return any(each[2].endswith(port) and each[5].startswith("04:") for each in fields)
+
+        def window_closes():
+            """The server is stopped, or runs again if it is not data that it was stopped in."""
+            server.process.send_signal(signal.SIGSTOP)
+            deadline = time.monotonic() + 1
+            while time.monotonic() < deadline:
+                if is_probed():
+                    return True
+                time.sleep(0.02)  # polling interval; not a synchronisation
+            server.process.send_signal(signal.SIGCONT)
+            return False
+        try:
+            self.wait_until(40, window_closes, "the window did not close")
             time.sleep(self.SILENCE + 5)  # the time that must not count
         finally:
             server.process.send_signal(signal.SIGCONT)
