@@ -21,14 +21,21 @@ void for_peers(const Lane& lane, Use use) {
   }
 }
 
+/// Whether the item has an end of a connection with peer `i` of its program.
+bool has_end(const WorkQueue::Item& item, bool sends, size_t i) {
+  if (!item.device_sends.empty()) {
+    return (sends ? item.device_sends : item.device_recvs)[i] != nullptr;
+  }
+  return sends ? item.work.sends[i] != nullptr : item.work.recvs[i] != nullptr;
+}
+
 bool uses(const WorkQueue::Item& item, const ConnectionKey& key) {
   bool found = false;
-  const Work& work = item.work;
-  for (const Lane& lane : work.program->lanes) {
+  const Program& program = *item.work.program;
+  for (const Lane& lane : program.lanes) {
     if (index_of(item, lane.connection) == key.index) {
       for_peers(lane, [&](size_t i) {
-        const bool is_used = key.sends ? work.sends[i] != nullptr : work.recvs[i] != nullptr;
-        found = found || (is_used && work.program->peers[i] == key.peer);
+        found = found || (has_end(item, key.sends, i) && program.peers[i] == key.peer);
       });
     }
   }
@@ -62,7 +69,7 @@ std::string describe_place(const Execution& execution,
   return fmt::format(
       "{}, channel {}, step {} of {}",
       end == execution.ends.end() ? "a network that reduces" : (*end)->describe_route(),
-      item.index / 2, lane.step() + 1, lane.steps());
+      item.index % kIndexStride / 2, lane.step() + 1, lane.steps());
 }
 
 /// Adds what the lanes of a queue's current item wait for.

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <set>
 #include <thread>
 
+#include "core/engine/list_waits.hpp"
 #include "core/launch/call_runner.hpp"
 
 namespace plexus {
@@ -13,6 +15,8 @@ namespace {
 
 constexpr uint32_t kPollsPerQuery = 16;  // asking the driver costs more than reading a word
 constexpr auto kConnectPause = std::chrono::microseconds(50);
+constexpr auto kStallAfter = std::chrono::seconds(1);
+constexpr auto kStallEvery = std::chrono::milliseconds(500);
 
 std::vector<DeviceStream> streams_of(std::span<const DeviceCalls> calls) {
   std::vector<DeviceStream> streams;
@@ -275,9 +279,44 @@ Result<bool> connect_some(Execution& execution) {
   return connected;
 }
 
+/// Tells of ranks that wait for connections for long: their peers may have made other calls.
+class ConnectStalls {
+ public:
+  explicit ConnectStalls(std::span<const DeviceCalls> calls) : calls_(calls) {}
+  ~ConnectStalls() {
+    for (RankState* const rank : told_) {
+      rank->on_moved();
+    }
+  }
+  ConnectStalls(const ConnectStalls&) = delete;
+  ConnectStalls& operator=(const ConnectStalls&) = delete;
+
+  void look() {
+    const auto now = Clock::now();
+    if (now < look_at_) {
+      return;
+    }
+    look_at_ = now + kStallEvery;
+    for (const DeviceCalls& call : calls_) {
+      const Execution& execution = call.plan->execution();
+      if (!execution.connected) {
+        execution.rank->on_stalled(list_waits(execution), {});
+        told_.insert(execution.rank);
+      }
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::span<const DeviceCalls> calls_;
+  std::set<RankState*> told_;
+  Clock::time_point look_at_ = Clock::now() + kStallAfter;
+};
+
 /// Connects all ends, since a kernel needs all addresses before it starts. Host ranks of this
 /// thread connect in the same loop: their peers' ends wait for them.
 Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution* const> on_host) {
+  ConnectStalls stalls(calls);
   for (;;) {
     bool connected = true;
     for (const DeviceCalls& call : calls) {
@@ -291,6 +330,7 @@ Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution
     if (connected) {
       return ok();
     }
+    stalls.look();
     std::this_thread::sleep_for(kConnectPause);
   }
 }

@@ -24,14 +24,24 @@ std::vector<CallRecord> CallLog::list_recent(size_t count) const {
 }
 
 std::optional<CallRecord> CallLog::find(uint64_t sequence) const {
-  if (sequence >= collectives()) {
-    return std::nullopt;
-  }
-  const std::vector<CallRecord> recent = list_recent();
-  const auto at = std::find_if(recent.rbegin(), recent.rend(), [&](const CallRecord& record) {
+  return find_recent([&](const CallRecord& record) {
     return record.sequence == sequence &&
            !is_point_to_point(static_cast<Collective>(record.collective));
   });
+}
+
+std::optional<CallRecord> CallLog::find(const MessageKey& key, uint64_t sequence) const {
+  const Collective collective = key.sends ? Collective::kSend : Collective::kRecv;
+  return find_recent([&](const CallRecord& record) {
+    return record.sequence == sequence && record.collective == static_cast<uint8_t>(collective) &&
+           record.root == key.peer && (record.of_vector != 0) == key.of_vector;
+  });
+}
+
+template <class Matches>
+std::optional<CallRecord> CallLog::find_recent(const Matches& matches) const {
+  const std::vector<CallRecord> recent = list_recent();
+  const auto at = std::find_if(recent.rbegin(), recent.rend(), matches);
   return at == recent.rend() ? std::nullopt : std::optional(*at);
 }
 

@@ -42,8 +42,10 @@ class CallLog {
     return collectives() + messages_.load(std::memory_order_acquire);
   }
 
-  /// The collective with this number, if it is among the most recent calls.
+  /// The collective, or the message with `key`, that has this number, if it is among the most
+  /// recent calls.
   [[nodiscard]] std::optional<CallRecord> find(uint64_t sequence) const;
+  [[nodiscard]] std::optional<CallRecord> find(const MessageKey& key, uint64_t sequence) const;
   /// The most recent calls, at most `count` and kRecords, in the order in which they were made.
   [[nodiscard]] std::vector<CallRecord> list_recent(size_t count = kRecords) const;
 
@@ -75,6 +77,8 @@ class CallLog {
     return kKinds * static_cast<size_t>(key.peer) + (key.sends ? 1U : 0U) +
            (key.of_vector ? 2U : 0U);
   }
+  template <class Matches>
+  [[nodiscard]] std::optional<CallRecord> find_recent(const Matches& matches) const;
   void note(const CallRecord& record, uint64_t call) noexcept {
     records_[call % kRecords].store(record);
   }

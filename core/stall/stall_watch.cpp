@@ -404,17 +404,18 @@ bool StallWatch::handle_probe(const Arrival& arrival, Entry& entry) {
   }
   const CallLog& calls = *entry.member.calls;
   const auto collective = static_cast<Collective>(last.call.collective);
-  const uint64_t called = last.is_split != 0 ? entry.splits
-                          : is_point_to_point(collective)
-                              ? calls.messages({.peer = arrival.from,
-                                                .sends = collective == Collective::kRecv,
-                                                .of_vector = last.call.of_vector != 0})
-                              : calls.collectives();
+  const MessageKey counterpart{.peer = arrival.from,
+                               .sends = collective == Collective::kRecv,
+                               .of_vector = last.call.of_vector != 0};
+  const uint64_t called = last.is_split != 0              ? entry.splits
+                          : is_point_to_point(collective) ? calls.messages(counterpart)
+                                                          : calls.collectives();
   const uint64_t number = last.is_split != 0 ? last.splits - 1 : last.call.sequence;
   if (called > number) {
     note_lost(entry, last, arrival.at);
-    if (last.is_split == 0 && !is_point_to_point(collective)) {
-      const auto mine = calls.find(number);
+    if (last.is_split == 0) {
+      const auto mine =
+          is_point_to_point(collective) ? calls.find(counterpart, number) : calls.find(number);
       if (mine.has_value() && mine->hash != last.call.hash) {
         failures_.push_back(
             {arrival.to, describe_different(entry.member.rank, *mine, last.rank, last.call)});

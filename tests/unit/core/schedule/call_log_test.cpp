@@ -36,6 +36,24 @@ TEST(CallLog, NumbersMessagesPerPeerDirectionAndKind) {
   EXPECT_EQ(log.collectives(), 0U) << "which count apart";
 }
 
+TEST(CallLog, FindsMessagesByPeerDirectionKindAndNumber) {
+  constexpr MessageKey kSends{.peer = 2, .sends = true};
+  CallLog log(3);
+  for (int64_t count = 0; count < 3; ++count) {
+    CallRecord record = message();
+    record.root = 2;
+    record.count = static_cast<uint64_t>(count);
+    log.note_message(kSends, record);
+  }
+  log.note_collective(record_of(0));
+  ASSERT_TRUE(log.find(kSends, 1).has_value());
+  EXPECT_EQ(log.find(kSends, 1)->count, 1U);
+  EXPECT_FALSE(log.find(kSends, 3).has_value()) << "not made yet";
+  EXPECT_FALSE(log.find({.peer = 1, .sends = true}, 1).has_value());
+  EXPECT_FALSE(log.find({.peer = 2, .sends = false}, 1).has_value());
+  EXPECT_FALSE(log.find({.peer = 2, .sends = true, .of_vector = true}, 1).has_value());
+}
+
 TEST(CallLog, RemembersTheLastCollectives) {
   CallLog log(1);
   EXPECT_FALSE(log.find(0).has_value());
