@@ -20,6 +20,7 @@ struct Config {
   int64_t buffsize_bytes = 0;
   int64_t min_ctas = 0;
   int64_t max_ctas = 0;
+  int64_t net_channels = 0;
   bool shm_disable = false;
   bool p2p_disable = false;
   bool p2p_direct_disable = false;

@@ -48,6 +48,11 @@ uint64_t buffer_count(Collective collective, uint64_t count, int nranks) {
   return is_blocked(collective) ? count * static_cast<uint64_t>(nranks) : count;
 }
 
+int compute_message_channels(uint64_t size_bytes, int channels_max) {
+  return static_cast<int>(std::clamp<uint64_t>(size_bytes / kMessagePartBytesMin, 1,
+                                               static_cast<uint64_t>(channels_max)));
+}
+
 Geometry compute_partition(const PartitionInput& call) {
   Geometry geometry{};
   PartitionInput input = call;

@@ -26,6 +26,12 @@ struct PartitionInput {
 /// The part of `channel`. Its chunks fit in a slot; a part may be empty (0 loops).
 Geometry compute_partition(const PartitionInput& input);
 
+/// Of `channels_max`, the channels that share a message over the network: their parts have at least
+/// kMessagePartBytesMin each.
+int compute_message_channels(uint64_t size_bytes, int channels_max);
+/// A further part costs a host rank 7 us over TCP; a network of 25 GB/s carries this in 5 us.
+inline constexpr uint64_t kMessagePartBytesMin = uint64_t{128} * 1024;
+
 /// Whether chunk index i means "block of rank i" in this collective's buffers.
 bool is_blocked(Collective collective);
 

@@ -19,21 +19,28 @@ constexpr uint64_t kStreamingBytesMin =
 
 /// The index of a connection (see ConnectionKey). Collectives of each channel, sends and receives,
 /// and the messages of collectives with counts per rank have separate connections.
-int collective_index(int channel) { return 2 * channel; }
 int first_index(const Task& task, int channel) {
-  constexpr int kMessages = 1;
-  constexpr int kVectorMessages = 3;
-  return !is_point_to_point(task.shape.collective) ? collective_index(channel)
-         : task.shape.of_vector                    ? kVectorMessages
-                                                   : kMessages;
+  const int of_collective = 2 * channel;
+  return !is_point_to_point(task.shape.collective) ? of_collective
+         : task.shape.of_vector                    ? of_collective + 1 + kIndexStride
+                                                   : of_collective + 1;
 }
 
 /// The choice for calls without alternatives.
-Choice one_channel(const Algorithm& algorithm, const PlanContext& context) {
+Choice only_choice(const Algorithm& algorithm, const PlanContext& context, int channels) {
   return {.algorithm = &algorithm,
           .protocol = Protocol::kSimple,
-          .channels = 1,
+          .channels = channels,
           .chunk_bytes = context.slot_bytes};
+}
+
+/// Channels that share the message `call`, equal at both of its ends.
+int message_channels(const PlanContext& context, const CallShape& call) {
+  const TransportKind transport = context.connections->transport_to(call.root);
+  return transport == TransportKind::kNet || transport == TransportKind::kXdc
+             ? compute_message_channels(call.count * element_size(call.datatype()),
+                                        context.net_channels)
+             : 1;
 }
 
 /// A choice as one number, which all ranks must agree on. Its low byte is CallRecord::algorithm.
@@ -271,33 +278,39 @@ Result<void> Plan::add_to_self(const PlanContext& context,
     PLEXUS_TRY(add_item(
         alone, execution_.queues.back(), send,
         {.item = nullptr, .task = sends[i], .recv_task = recvs[i], .collectives_before = 0},
-        one_channel(local_copy(), context), 0));
+        only_choice(local_copy(), context, 1), 0));
   }
   return ok();
 }
 
-/// Adds one queue per peer and direction: messages to one peer stay in order, and different peers
-/// do not wait for each other.
+/// Adds one queue per peer, direction and channel: messages to one peer stay in order, and
+/// different peers do not wait for each other.
 Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<const Task> tasks) {
-  using Direction = std::tuple<Collective, int, bool>;  // direction, peer, of a vector
+  using Direction = std::tuple<Collective, int, bool, int>;  // .., peer, of a vector, channel
   std::vector<std::pair<Direction, WorkQueue*>> queues;
   for (size_t task = 0; task < tasks.size(); ++task) {
     const Task& call = tasks[task];
     if (!is_point_to_point(call.shape.collective) || call.shape.root == context.rank) {
       continue;
     }
-    const Direction key{call.shape.collective, call.shape.root, call.shape.of_vector};
-    auto at = std::find_if(queues.begin(), queues.end(),
-                           [&](const auto& entry) { return entry.first == key; });
-    if (at == queues.end()) {
-      execution_.queues.push_back(std::make_unique<WorkQueue>());
-      at = queues.insert(queues.end(), {key, &execution_.queues.back()});
+    choice_ = only_choice(*find_algorithm(name(call.shape.collective)), context,
+                          message_channels(context, call.shape));
+    for (int channel = 0; channel < choice_.channels; ++channel) {
+      const Direction key{call.shape.collective, call.shape.root, call.shape.of_vector, channel};
+      auto at = std::find_if(queues.begin(), queues.end(),
+                             [&](const auto& entry) { return entry.first == key; });
+      if (at == queues.end()) {
+        execution_.queues.push_back(std::make_unique<WorkQueue>());
+        at = queues.insert(queues.end(), {key, &execution_.queues.back()});
+      }
+      PLEXUS_TRY(add_item(context, *at->second, call,
+                          {.item = nullptr,
+                           .task = task,
+                           .recv_task = task,
+                           .collectives_before = 0,
+                           .is_first = channel == 0},
+                          choice_, channel));
     }
-    const Algorithm* const algorithm = find_algorithm(name(call.shape.collective));
-    PLEXUS_TRY(add_item(context, *at->second, call,
-                        {.item = nullptr, .task = task, .recv_task = task, .collectives_before = 0},
-                        one_channel(*algorithm, context), 0));
-    choice_ = one_channel(*algorithm, context);
   }
   return ok();
 }
@@ -462,6 +475,7 @@ void Plan::prepare_again(const void* send, void* recv, CallLog& log, const UserM
 
 void Plan::number_calls(CallLog& log) {
   const uint64_t sequence = log.collectives();
+  uint64_t message = 0;  // the number of the last one; the items of a message follow each other
   for (const ItemTask& entry : items_) {
     const Work& work = entry.item->work;
     CallRecord& call = entry.item->work.call;
@@ -473,10 +487,13 @@ void Plan::number_calls(CallLog& log) {
         log.note_collective(call);
       }
     } else if (!work.program->peers.empty()) {  // not a message to itself
-      call.sequence = log.note_message({.peer = call.root,
-                                        .sends = collective == Collective::kSend,
-                                        .of_vector = call.of_vector != 0},
-                                       call);
+      if (entry.is_first) {
+        message = log.note_message({.peer = call.root,
+                                    .sends = collective == Collective::kSend,
+                                    .of_vector = call.of_vector != 0},
+                                   call);
+      }
+      call.sequence = message;
     }
   }
 }

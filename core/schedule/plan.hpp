@@ -39,6 +39,7 @@ struct PlanContext {
   bool shares_memory;  // some ranks of the communicator do
   int channels_min;
   int channels_max;
+  int net_channels = 1;  // that share a long message over the network
   uint32_t slot_bytes;
   const HostWays* ways;  // between processes of one host
   DeviceRank* device;    // CUDA ranks only; nullptr: a host rank

@@ -16,7 +16,8 @@ struct AgreedSetting {
   const char* advice = "set the same value on all ranks (or in nccl.conf on all hosts)";
 };
 
-// NCCL_BUFFSIZE, NCCL_MIN_CTAS and NCCL_MAX_CTAS are missing, because ranks may differ in them.
+// NCCL_BUFFSIZE, NCCL_MIN_CTAS, NCCL_MAX_CTAS and NCCL_NCHANNELS_PER_NET_PEER are missing, because
+// ranks may differ in them.
 constexpr AgreedSetting kSettings[] = {
     {"NCCL_PROTO", [](const PeerInfo& info) { return info.protocols; }, &Config::proto},
     {"NCCL_ALGO", [](const PeerInfo& info) { return info.algorithms; }, &Config::algo},

@@ -59,6 +59,7 @@ struct CommSetup {
   CollnetOpen collnet;
   int channels_min = 1;  // possible on all ranks
   int channels_max = 1;
+  int net_channels = 1;         // that share a long message over the network
   bool oversubscribed = false;  // this rank's host cores have more ranks than cores
 
   [[nodiscard]] const PeerInfo& mine() const { return (*infos)[static_cast<size_t>(rank)]; }

@@ -93,6 +93,7 @@ Result<PeerInfo> describe_rank(const Config& config,
   info.min_channels = channels_of(comm_config.min_ctas, static_cast<int>(config.min_ctas), 1);
   info.max_channels =
       channels_of(comm_config.max_ctas, static_cast<int>(config.max_ctas), kChannelsMax);
+  info.net_channels = static_cast<uint32_t>(config.net_channels);
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;

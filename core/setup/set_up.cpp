@@ -61,6 +61,7 @@ Result<void> finish(const SetupContext& context,
   const auto [channels_min, channels_max] = bounds_of_channels(*setup.infos);
   setup.channels_min = static_cast<int>(channels_min);
   setup.channels_max = static_cast<int>(channels_max);
+  setup.net_channels = static_cast<int>(choose_net_channels(*setup.infos));
   setup.oversubscribed = is_oversubscribed(setup);
   PLEXUS_TRY(collnet, agree_on_collnet(context, setup, give_up));
   setup.collnet = std::move(collnet);

@@ -13,6 +13,18 @@ namespace plexus {
 namespace {
 
 constexpr uint64_t kMbitOfGb = 8000;
+constexpr uint32_t kNetChannels = 1;
+
+/// The smallest value that a rank was given; 0: none was.
+uint32_t smallest_told(std::span<const PeerInfo> infos, uint32_t PeerInfo::*setting) {
+  uint32_t told = 0;
+  for (const PeerInfo& info : infos) {
+    if (info.*setting > 0) {
+      told = told == 0 ? info.*setting : std::min(told, info.*setting);
+    }
+  }
+  return told;
+}
 
 }  // namespace
 
@@ -134,13 +146,13 @@ void describe_measured_links(const HostWays& ways, plexus_tuner_comm_t& comm) {
 }
 
 uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
-  uint32_t told = 0;
-  for (const PeerInfo& info : infos) {
-    if (info.slot_bytes > 0) {
-      told = told == 0 ? info.slot_bytes : std::min(told, info.slot_bytes);
-    }
-  }
+  const uint32_t told = smallest_told(infos, &PeerInfo::slot_bytes);
   return told > 0 ? told : may_need_net(infos) ? kSlotBytesOfNetwork : kSlotBytesOfMemory;
+}
+
+uint32_t choose_net_channels(std::span<const PeerInfo> infos) {
+  const uint32_t told = smallest_told(infos, &PeerInfo::net_channels);
+  return std::min(told > 0 ? told : kNetChannels, bounds_of_channels(infos).second);
 }
 
 std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tuners are told about a communicator, and what follows from its ranks alone: the slot size
-// and the possible numbers of channels. Equal on all ranks.
+// and the numbers of channels. Equal on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,10 @@ void describe_measured_links(const HostWays& ways, plexus_tuner_comm_t& comm);
 
 /// The smallest size that a rank was given, or else the default for the kind of slots.
 uint32_t choose_slot_bytes(std::span<const PeerInfo> infos);
+
+/// Channels that share a long message over the network: likewise. They are at most as many as a
+/// call may have (bounds_of_channels).
+uint32_t choose_net_channels(std::span<const PeerInfo> infos);
 
 /// Fewest and most channels that all ranks support.
 std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos);

@@ -23,9 +23,11 @@ Result<bool> ConnectionEnd::progress_connect() {
     const Subsystem subsystem = has_pump_ ? Subsystem::kNet : Subsystem::kP2p;
     if (log_enabled(LogLevel::kInfo, subsystem)) {
       const int number = id_.key.index / kIndexStride;
-      const std::string use = id_.key.index % 2 != 0 ? " (send/recv)"
-                              : number > 0           ? fmt::format(" (connection {})", number)
-                                                     : "";
+      const bool is_message = id_.key.index % 2 != 0;
+      const std::string use = is_message
+                                  ? number > 0 ? " (send/recv, counts per rank)" : " (send/recv)"
+                              : number > 0 ? fmt::format(" (connection {})", number)
+                                           : "";
       log(LogLevel::kInfo, subsystem, __FILE__, __LINE__,
           fmt::format("comm {:#x} rank {} channel {}{} -> {} via {}", id_.group, id_.rank,
                       id_.key.index % kIndexStride / 2, use, id_.peer_name, route()));

@@ -16,8 +16,8 @@ namespace plexus {
 
 /// What identifies a connection within a communicator: direction and number. Collectives of channel
 /// c use index 2c, sends and receives of channel c index 2c+1, so that they never wait in one line.
-/// Further connections of a channel between the same ranks (Lane::connection) follow kIndexStride
-/// apart.
+/// Further connections of a channel between the same ranks (Lane::connection, and messages of
+/// collectives with counts per rank) follow kIndexStride apart.
 struct ConnectionKey {
   int peer;
   bool sends;

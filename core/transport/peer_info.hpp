@@ -22,6 +22,7 @@ struct PeerInfo {
   uint32_t slot_bytes = 0;  // wish; the smallest wish of all ranks is taken. 0: none
   uint32_t min_channels = 0;
   uint32_t max_channels = 0;
+  uint32_t net_channels = 0;  // of a message over the network; as slot_bytes
   uint8_t shm_disable = 0;
   uint8_t p2p_disable = 0;
   uint8_t p2p_direct_disable = 0;

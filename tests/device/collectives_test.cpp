@@ -228,6 +228,28 @@ TEST(DeviceRanks, SendAndReceiveInAGroup) {
   }
 }
 
+TEST(DeviceRanks, ChannelsShareALongMessageOverTheNetwork) {
+  const Setting no_shm("NCCL_SHM_DISABLE", "1");
+  const Setting no_p2p("NCCL_P2P_DISABLE", "1");
+  const Setting channels("NCCL_NCHANNELS_PER_NET_PEER", "2");
+  constexpr size_t kCount = 1'000'003;
+  Job job({0, 0, 1});
+  const auto in = inputs_of(job, kCount);
+  const auto out = outputs_of(job, kCount);
+  for (const size_t count : {kCount, size_t{10}, kCount}) {
+    job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+      const auto r = static_cast<size_t>(rank);
+      EXPECT_EQ(ncclSend(in[r].data(), count, ncclInt32, (rank + 1) % 3, comm, stream),
+                ncclSuccess);
+      return ncclRecv(out[r].data(), count, ncclInt32, (rank + 2) % 3, comm, stream);
+    });
+    job.synchronize();
+    for (size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(out[rank].values(), in[(rank + 2) % 3].values());
+    }
+  }
+}
+
 TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   Job job({0, 0});
   std::vector<Buffer<float>> values;

@@ -47,6 +47,23 @@ TEST(DeviceFailure, CallsThatDifferEndOnAllRanksWithASentence) {
   EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("all_reduce(count "));
 }
 
+TEST(DeviceFailure, CountsThatDifferSoThatOneEndUsesFewerChannelsAreFound) {
+  const Setting no_shm("NCCL_SHM_DISABLE", "1");
+  const Setting no_p2p("NCCL_P2P_DISABLE", "1");
+  const Setting channels("NCCL_NCHANNELS_PER_NET_PEER", "2");
+  constexpr size_t kLong = 100'000;
+  for (const size_t sent : {kLong, size_t{10}}) {
+    Job job({0, 1});
+    const Buffer<int32_t> source(0, kLong);
+    const Buffer<int32_t> target(1, kLong);
+    job.run_in_threads([&](int rank, ncclComm_t comm, DeviceStream stream) {
+      return rank == 0 ? ncclSend(source.data(), sent, ncclInt32, 1, comm, stream)
+                       : ncclRecv(target.data(), kLong + 10 - sent, ncclInt32, 0, comm, stream);
+    });
+    EXPECT_EQ(await_error(job.comm(1)), ncclInvalidUsage) << sent;
+  }
+}
+
 TEST(DeviceFailure, AbortEndsAKernelThatWaitsForAPeer) {
   Job job({0, 1});
   const Buffer<int32_t> memory(0, 1000);

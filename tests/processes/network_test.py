@@ -4,6 +4,7 @@
 namespaces, which stand for two hosts, joined by a veth pair. The test makes both and removes them."""
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -26,6 +27,48 @@ class Loopback(job.Test):
     def test_registered_buffers_and_several_sockets(self):
         self.run_perf("all_reduce", *SIZES, "--ranks", 2, "--buffers", "registered", NCCL_NSOCKS_PERTHREAD="2",
                       NCCL_SOCKET_NTHREADS="2", **OVER_TCP)
+
+
+class Channels(job.Test):
+    """NCCL_NCHANNELS_PER_NET_PEER between two hosts."""
+    CONNECTION = re.compile(r" rank (\d) channel (\d+) \(send/recv\) -> rank \d via net/Socket ")
+
+    def connections(self, size, *told):
+        """Exchanges messages of `size` bytes between ranks with these values; (rank, channel) of what was connected."""
+        rendezvous = f"127.0.0.1:{job.free_port()}"
+        ranks = [self.start(job.perf("sendrecv", "-d", "uint8", "-b", size, "-e", size, "-n", "2", "-w", "1", *job.limit(50),
+                                     "--rank", rank, "--nranks", len(told), "--rendezvous", rendezvous, "--json", "-"),
+                            NCCL_HOSTID=f"host{rank}", NCCL_SOCKET_IFNAME="lo", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="NET",
+                            NCCL_DEBUG_FILE="/dev/stderr", **({"NCCL_NCHANNELS_PER_NET_PEER": str(value)} if value else {}))
+                 for rank, value in enumerate(told)]
+        ended = [rank.end(60) for rank in ranks]
+        for each in ended:
+            self.assertEqual(each.returncode, 0, each.stderr)
+        self.check_report(ended[0])
+        return sorted((int(rank), int(channel)) for each in ended for rank, channel in self.CONNECTION.findall(each.stderr))
+
+    def expect(self, count):
+        return [(rank, channel) for rank in range(2) for channel in range(count)]
+
+    def test_a_long_message_has_several_connections(self):
+        for size in (256 << 10, 1000003, 64 << 20):
+            with self.subTest(size):
+                self.assertEqual(self.connections(size, 2, 2), self.expect(2))
+
+    def test_a_short_message_has_one(self):
+        for size in (1, 1001, 128 << 10):
+            with self.subTest(size):
+                self.assertEqual(self.connections(size, 2, 2), self.expect(1))
+
+    def test_ranks_agree_on_the_smallest_number(self):
+        self.assertEqual(self.connections(1 << 20, 4, 3), self.expect(3))
+        self.assertEqual(self.connections(1 << 20, 2, None), self.expect(2))
+
+    def test_a_bad_number_is_refused(self):
+        for bad in ("65", "-1", "two"):
+            ended = self.start(job.perf("sendrecv", "--ranks", 2, *job.limit(50)), NCCL_NCHANNELS_PER_NET_PEER=bad).end(60)
+            self.assertNotEqual(ended.returncode, 0)
+            self.assertIn(f"NCCL_NCHANNELS_PER_NET_PEER={bad} (from the environment) is invalid: expected 1..64", ended.stderr)
 
 
 class TwoHosts(netns.Test):

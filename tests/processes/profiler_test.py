@@ -146,6 +146,23 @@ class Profiler(job.Test):
                                 self.assertEqual(events[child.parent].type, P2P_API)
                     self.check_steps(events)
 
+    def test_channels_share_a_long_message(self):
+        for size in (8 << 20, 320 << 10, 128 << 10):
+            with self.subTest(size):
+                for old in self.folder.glob("events.*"):
+                    old.unlink()
+                self.run_profiled("recorder-v6", "sendrecv", sizes=["-b", size, "-e", size, "-n", "2", "-w", "0", *job.limit(50)],
+                                  NCCL_NCHANNELS_PER_NET_PEER="2", **OVER_NET)
+                for path in self.files(2):
+                    events = self.read(path)
+                    messages = [event for event in events.values() if event.type == P2P and f" {size // 4} " in f" {event.about} "]
+                    self.assertGreaterEqual(len(messages), 4)
+                    for message in messages:
+                        parts = [sum(step.sizes[-1] for step in op.children) for op in message.children if op.type == OP]
+                        self.assertEqual(parts, [size // 2] * 2 if size > 128 << 10 else [size], message.about)
+                    self.check_steps(events)
+                    self.check_kernel_channels(events)
+
     def test_ranks_that_are_threads_have_contexts_of_their_own(self):
         for environment in ({}, OVER_NET):
             self.run_profiled("recorder-v5", mode="threads", **environment)

@@ -73,6 +73,20 @@ class Small(Test):
             with self.subTest(collective):
                 self.run_job(2, collective, *self.SIZES)
 
+    def test_two_channels_carry_a_message(self):
+        """Each has queue pairs of its own; what they sent from registered memory tells how much."""
+        size, calls = 1 << 18, 3
+        ranks = self.start_job(1, "sendrecv", "-b", size, "-e", size, "-n", calls - 1, "-w", "1", "--buffers", "registered",
+                               *job.limit(50), NCCL_NCHANNELS_PER_NET_PEER="2", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="NET",
+                               NCCL_DEBUG_FILE="/dev/stderr")
+        for rank in ranks:
+            ended = rank.end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertEqual(len(re.findall(r" channel [01] \(send/recv\) -> rank \d via net/IB ", ended.stderr)), 2, ended.stderr)
+            sent = re.findall(r"messages with (\d+) bytes were sent to rank \d.* from registered memory", ended.stderr)
+            self.assertEqual([int(count) % (size // 2) for count in sent], [0, 0])
+            self.assertEqual(sent[0], sent[1])
+            self.assertGreaterEqual(int(sent[0]), calls * size // 2)
 
     def test_registered_memory_is_sent_without_a_copy(self):
         size, calls = 1 << 18, 3

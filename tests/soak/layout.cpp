@@ -187,6 +187,9 @@ class Layout {
     if (random_.chance(20)) {
       set("NCCL_MAX_CTAS", std::to_string(many));
     }
+    if (is_net_ && random_.chance(30)) {
+      set("NCCL_NCHANNELS_PER_NET_PEER", std::to_string(random_.between(1, 4)));
+    }
   }
 
   Job& job_;

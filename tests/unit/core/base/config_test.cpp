@@ -118,6 +118,7 @@ TEST_F(ConfigTest, NamesValueOriginAndWhatItTakesWhenAValueMakesNoSense) {
               AllOf(HasSubstr("NCCL_BUFFSIZE=4MB"), HasSubstr("the environment")));
   EXPECT_THAT(error_of("NCCL_MIN_CTAS", "65"), HasSubstr("1..64"));
   EXPECT_THAT(error_of("NCCL_MIN_NCHANNELS", "-1"), HasSubstr("1..64"));
+  EXPECT_THAT(error_of("NCCL_NCHANNELS_PER_NET_PEER", "65"), HasSubstr("1..64"));
   EXPECT_THAT(error_of("NCCL_SHM_DISABLE", "yes"), HasSubstr("0 or 1"));
   EXPECT_THAT(error_of("NCCL_SOCKET_FAMILY", "IPX"), HasSubstr("AF_INET6"));
   EXPECT_THAT(error_of("PLEXUS_DEVICE", "tpu"), HasSubstr("auto, cuda or host"));

@@ -105,5 +105,34 @@ TEST(Partition, CutsAChainIntoEnoughChunksToPipeline) {
   EXPECT_EQ(compute_partition(input_of(Collective::kBroadcast, 16 * 1024, 1, 1, 1)).loops, 1U);
 }
 
+TEST(MessageChannels, HaveLongPartsAndAtLeastOne) {
+  constexpr uint64_t kPart = kMessagePartBytesMin;
+  EXPECT_EQ(compute_message_channels(0, 4), 1);
+  EXPECT_EQ(compute_message_channels(2 * kPart - 1, 4), 1);
+  EXPECT_EQ(compute_message_channels(2 * kPart, 4), 2);
+  EXPECT_EQ(compute_message_channels(4 * kPart - 1, 4), 3);
+  EXPECT_EQ(compute_message_channels(uint64_t{1} << 40, 4), 4);
+  EXPECT_EQ(compute_message_channels(uint64_t{1} << 40, 1), 1);
+}
+
+TEST(MessageChannels, BeginAtTheSameBytesForAllTypes) {
+  for (const uint64_t bytes : {kMessagePartBytesMin * 3, kMessagePartBytesMin * 3 + 8,
+                               kMessagePartBytesMin * 64 + 24, uint64_t{1} << 30}) {
+    for (const int most : {2, 3, 7, 64}) {
+      const int channels = compute_message_channels(bytes, most);
+      PartitionInput whole = input_of(Collective::kSend, bytes, 1, channels, 1);
+      PartitionInput wide = input_of(Collective::kRecv, bytes / 8, 8, channels, 1);
+      for (int channel = 0; channel < channels; ++channel) {
+        whole.channel = wide.channel = channel;
+        const Geometry one = compute_partition(whole);
+        const Geometry other = compute_partition(wide);
+        EXPECT_EQ(one.part_offset, other.part_offset * 8);
+        EXPECT_EQ(one.part_count, other.part_count * 8);
+        EXPECT_GT(one.part_count, 0U);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plexus
