@@ -9,7 +9,8 @@ ADDRESS = "10.78.0.1"  # of the first
 
 @contextlib.contextmanager
 def two_hosts(rate=None):
-    """The prefixes of commands in two namespaces, which a veth pair joins; needs root. `rate`: of each direction, as of `tc`."""
+    """The prefixes of commands in two namespaces, which a veth pair joins; needs root. `rate`: of each direction, as of `tc`,
+    from the first byte on: with a small bucket, and without a congestion control that looks for the rate (BBR)."""
     names = [f"plexus-bench-{os.getpid()}-{end}" for end in "ab"]
 
     def run(*words):
@@ -23,7 +24,8 @@ def two_hosts(rate=None):
             run("ip", "-n", name, "link", "set", "fast0", "up")
             run("ip", "-n", name, "link", "set", "lo", "up")
             if rate is not None:
-                run("tc", "-n", name, "qdisc", "add", "dev", "fast0", "root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms")
+                run("tc", "-n", name, "qdisc", "add", "dev", "fast0", "root", "tbf", "rate", rate, "burst", "4kb", "latency", "50ms")
+                run("ip", "netns", "exec", name, "sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control")
         yield [["ip", "netns", "exec", name, "env", f"NCCL_HOSTID={name}"] for name in names]
     finally:
         for name in names:

@@ -32,6 +32,10 @@ void check(const plexus::SimWork& work) {
     }
   }
   check(work.copy, work.slot_bytes);
+  for (const double bytes : {0.0, 4096.0, 1e12}) {
+    const double part = work.one_core.at(bytes, 1);
+    check(part >= 0 && part <= 1 && work.crowd_us_per_byte.at(bytes, 0) >= 0);
+  }
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ class Sim(job.Test):
         sizes = [16, 1024, 1 << 20]
         ends = {f"{name}_us": [0.1, 0.2, 100] for name in ("send", "recv", "combine", "combine_apart")}
         curve = {"slot_bytes": 131072, "call_us": 0.05, "early_us": 0.01, "bytes": sizes, "copy_us": [0.1, 0.2, 100],
-                 **ends, "one_way": ends}
+                 **ends, "one_way": {"call_us": 0.05, **ends}}
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "calibration.json"
             file.write_text(json.dumps({"messages": {"cores": 2, "turn_us": 1, "links": {"host": curve}}}))
@@ -111,7 +111,7 @@ class Sim(job.Test):
                                                                   (("all_reduce", "--latency-us", "0"), "--latency-us"),
                                  (("all_reduce", "--faults", "*: flip=1"), "--faults"),
                                  (("all_reduce", "--calibration", RING), "--only-messages"),
-                                 (("all_reduce", "--near", "far"), "--near"), (("all_reduce", "--scatter", "1"), "--scatter"), (("all_reduce", "--calls", "0"), "--calls")]:
+                                 (("all_reduce", "--near", "far"), "--near"), (("all_reduce", "--bind", "core"), "--bind"), (("all_reduce", "--scatter", "1"), "--scatter"), (("all_reduce", "--calls", "0"), "--calls")]:
             ended = self.start([job.PLEXUS, "sim", *arguments]).end(60)
             self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1), ended.stderr)
             self.assertIn(named, ended.stderr)

@@ -414,6 +414,16 @@ void add_cost_flags(CLI::App& app, SimOptions& options) {
   constexpr int kCoresMax = 65536;
   add_int(app, "--cores", &options.cores, {1, kCoresMax},
           "with --calibration: of a node (default: as many as were measured)");
+  add_flag(
+      app, "--bind",
+      [&options](const std::string& text) -> Result<void> {
+        options.are_bound = text == "share";
+        return text == "share" || text == "none"
+                   ? Result<void>(ok())
+                   : fail(Code::kInvalidArgument, "expects share or none, not '{}'", text);
+      },
+      "with --calibration: ranks that share cores are pinned as by `plexus perf --bind share`, or "
+      "where the kernel puts them (none, default)");
 }
 
 void add_message_flags(CLI::App& app, SimOptions& options) {

@@ -70,8 +70,10 @@ struct SimJob {
   // Cores of a node, which its ranks share: each rank is one thread, on core number local rank
   // modulo cores. 0: all lanes run at the same time, as blocks of a GPU.
   int cores = 0;
-  // Not 0: which ranks of a node share a core, and who follows whom on it, is drawn with this seed.
+  // Not 0: who follows whom on a core, and when, is drawn with this seed, and unless `are_bound`
+  // also which ranks of a node share one.
   uint32_t shuffle = 0;
+  bool are_bound = false;
   double call_us = 0;        // of its rank, at the end of a call
   double turn_us = 0;        // when a core goes from one rank to the next
   bool exact_spans = false;  // chunks have the bytes that they have, and empty ones are skipped

@@ -82,6 +82,7 @@ class Simulation {
       const int nodes = (network.nranks + job_.ranks_per_node - 1) / job_.ranks_per_node;
       cores_.resize(static_cast<size_t>(nodes) * static_cast<size_t>(job_.cores));
       place_on_cores();
+      begin_turns();
     }
     result_.rank_us.resize(network.ranks.size());
   }
@@ -160,24 +161,35 @@ class Simulation {
     return lane;
   }
 
-  /// The ranks of a node go to its cores in turn, by number or shuffled.
+  /// The ranks of a node go to its cores in turn, by number or shuffled, and onto each in the order
+  /// of their numbers or shuffled.
   void place_on_cores() {
     std::vector<uint32_t> order(network_.ranks.size());
     std::iota(order.begin(), order.end(), 0U);
     const auto per_node = static_cast<size_t>(job_.ranks_per_node);
-    std::mt19937 random(job_.shuffle);
+    random_.seed(job_.shuffle);
     for (size_t first = 0; job_.shuffle > 0 && first < order.size(); first += per_node) {
       for (size_t last = std::min(order.size(), first + per_node) - 1; last > first; --last) {
-        std::swap(order[last], order[first + random() % (last - first + 1)]);
+        std::swap(order[last], order[first + random_() % (last - first + 1)]);
       }
     }
     for (size_t place = 0; place < order.size(); ++place) {
-      const int rank = network_.ranks[place].rank;
+      const int rank = network_.ranks[job_.are_bound ? order[place] : place].rank;
       Seat& state = seats_[order[place]];
       state.core = static_cast<size_t>(rank / job_.ranks_per_node * job_.cores +
                                        rank % job_.ranks_per_node % job_.cores);
       state.place = cores_[state.core].ranks.size();
       cores_[state.core].ranks.push_back(order[place]);
+    }
+  }
+
+  /// Turns go around already when the call begins.
+  void begin_turns() {
+    for (CoreState& core : cores_) {
+      if (job_.shuffle > 0 && core.ranks.size() > 1) {
+        core.turn = random_() % core.ranks.size();
+        core.since_us = job_.turn_us * draw();
+      }
     }
   }
 
@@ -338,6 +350,16 @@ class Simulation {
     }
   }
 
+  /// From 0 to 1.
+  double draw() {
+    return static_cast<double>(random_()) / static_cast<double>(std::mt19937::max());
+  }
+  /// How long a turn is, in turns: cores whose turns were all alike would stay in step for ever.
+  double draw_turn() {
+    constexpr double kSpread = 0.1;
+    return job_.shuffle == 0 ? 1 : 1 + kSpread * (2 * draw() - 1);
+  }
+
   [[nodiscard]] CoreState& core_of(uint32_t rank) { return cores_[seats_[rank].core]; }
 
   /// A rank with something to do runs when the turns on its idle core come to it.
@@ -390,7 +412,7 @@ class Simulation {
     const size_t count = core.ranks.size();
     core.is_busy = false;
     core.turn = (core.turn + 1) % count;
-    core.since_us = now_us + (count > 1 ? job_.turn_us : 0);
+    core.since_us = now_us + (count > 1 ? job_.turn_us * draw_turn() : 0);
     for (size_t i = 0; i < count; ++i) {
       const uint32_t next = core.ranks[(core.turn + i) % count];
       if (!seats_[next].ready.empty()) {
@@ -504,9 +526,12 @@ class Simulation {
     for (int i = 0; i < step.receives; ++i) {
       const SimWork& work = link_of(lane, i).work;
       const SimEnds& ends = ends_of(work);
-      work_us += time_of(!combines ? ends.recv : apart ? ends.combine_apart : ends.combine, work);
+      work_us += one_core_part(lane, i, bytes) * time_of(!combines ? ends.recv
+                                                         : apart   ? ends.combine_apart
+                                                                   : ends.combine,
+                                                         work);
       if (shares_cores_) {
-        work_us += bytes * work.crowd.at(static_cast<double>(job_.node_bytes));
+        work_us += bytes * work.crowd_us_per_byte.at(static_cast<double>(job_.node_bytes), 0);
       }
     }
     for (int i = step.receives; i < step.receives + step.sends; ++i) {
@@ -515,7 +540,7 @@ class Simulation {
       const bool is_made_there =
           i == step.receives && step.receives > 0 && step.target == Buffer::kNone;
       const SimCurve& send = ends_of(work).send;
-      work_us += is_made_there ? send.at(0) : time_of(send, work);
+      work_us += one_core_part(lane, i, bytes) * (is_made_there ? send.at(0) : time_of(send, work));
     }
     const SimWork& own = job_.costs.near.work;
     if (step.receives == 0 && step.source != Buffer::kNone && apart) {
@@ -524,6 +549,14 @@ class Simulation {
       work_us += time_of(ends_of(own).combine, own);
     }
     return work_us;
+  }
+
+  /// Of the work that a message of the step, the one of its peer number `peer`, is between cores.
+  [[nodiscard]] double one_core_part(const LaneState& lane, int peer, double bytes) const {
+    const SimConnection& connection = network_.connections[connections_of(lane)[peer]];
+    return shares_cores_ && seats_[connection.source].core == seats_[connection.target].core
+               ? link_of(lane, peer).work.one_core.at(bytes, 1)
+               : 1;
   }
 
   void send_messages(uint32_t rank, uint32_t lane, double now_us) {
@@ -698,6 +731,7 @@ class Simulation {
   std::vector<RankState> ranks_;
   std::vector<Seat> seats_;       // [ranks], with cores
   std::vector<CoreState> cores_;  // [nodes][cores of each]
+  std::mt19937 random_;
   SimResult result_;
   bool shares_cores_;
   bool may_skip_;

@@ -53,11 +53,8 @@ double SimCurve::of_message(double message_bytes,
   return at(message_bytes) + message_bytes * std::max(0.0, us_per_byte - at(few) / few);
 }
 
-double SimCrowd::at(double bytes) const {
-  if (node_bytes.empty()) {
-    return 0;
-  }
-  return interpolate(node_bytes, us_per_byte, std::min(bytes, node_bytes.back()));
+double SimTable::at(double x, double otherwise) const {
+  return bytes.empty() ? otherwise : interpolate(bytes, numbers, std::min(x, bytes.back()));
 }
 
 }  // namespace plexus

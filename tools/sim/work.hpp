@@ -28,18 +28,18 @@ struct SimCurve {
                                   bool is_one) const;
 };
 
-/// What each byte of a message takes longer where ranks share cores: their caches hold less of
-/// each.
-struct SimCrowd {
-  std::vector<double> node_bytes;  // of buffers and slots, ascending
-  std::vector<double> us_per_byte;
+/// Numbers by bytes.
+struct SimTable {
+  std::vector<double> bytes;  // ascending
+  std::vector<double> numbers;
 
-  /// Interpolated; beyond the ends as there. 0 without points.
-  [[nodiscard]] double at(double bytes) const;
+  /// Interpolated; beyond the ends as there. `otherwise` without points.
+  [[nodiscard]] double at(double x, double otherwise) const;
 };
 
-/// The two ends of messages.
+/// A call, and the two ends of its messages.
 struct SimEnds {
+  double call_us = 0;      // at its end, whatever it is
   SimCurve send;           // into a slot
   SimCurve recv;           // out of a slot
   SimCurve combine;        // out of a slot, onto the rank's own values
@@ -49,20 +49,25 @@ struct SimEnds {
 struct SimWork {
   double slot_bytes = 0;   // 0: nothing was measured, work costs nothing
   double small_bytes = 0;  // messages of up to so many take no slot: kHeaders may be on their way
-  double call_us = 0;      // at the end of a call, whatever it is
   double early_us = 0;     // of a step that sends, after its message has left
   SimEnds both_ways;       // of calls in which ranks send about as much as they receive
   SimEnds one_way;         // of rooted calls
   SimCurve copy;           // from a buffer to another
-  SimCrowd crowd;
+  // Where ranks share cores. Of a message between ranks of one core, whose caches have it then: the
+  // part of these costs, by its bytes.
+  SimTable one_core;
+  // What each byte of a message takes longer, by those of the node's buffers and slots: the caches
+  // hold less of each.
+  SimTable crowd_us_per_byte;
 };
 
 /// The costs of a host (tools/cli/sim/calibration.hpp reads them).
 struct SimCalibration {
   int cores = 1;
   double turn_us = 0;
-  SimWork host;  // between processes that share memory
-  SimWork net;   // over sockets; slot_bytes is 0 where it was not measured
+  double net_turn_us = 0;  // of ranks that use sockets, at which they look
+  SimWork host;            // between processes that share memory
+  SimWork net;             // over sockets; slot_bytes is 0 where it was not measured
 };
 
 }  // namespace plexus

@@ -210,14 +210,21 @@ void add_start_flags(CLI::App& app, PerfOptions* options) {
   add_flag(
       app, "--bind",
       [options](const std::string& text) -> Result<void> {
-        if (text != "core" && text != "none") {
-          return fail(Code::kInvalidArgument, "expects core or none, not '{}'", text);
+        constexpr std::pair<std::string_view, Binding> kBindings[] = {{"core", Binding::kOwn},
+                                                                      {"share", Binding::kShared},
+                                                                      {"one", Binding::kOne},
+                                                                      {"none", Binding::kNone}};
+        for (const auto& [name, binding] : kBindings) {
+          if (text == name) {
+            options->binding = binding;
+            return ok();
+          }
         }
-        options->binds = text == "core";
-        return ok();
+        return fail(Code::kInvalidArgument, "expects core, share, one or none, not '{}'", text);
       },
       "core: each rank that is started here is pinned to a core of its own, when there are enough "
-      "(default); none: not pinned");
+      "(default); share: also when there are not, rank by rank around the cores; one: all to one "
+      "core; none: not pinned");
 }
 
 void add_output_flags(CLI::App& app, Outputs* outputs) {

@@ -22,6 +22,10 @@ enum class Mode { kProcs, kThreads, kSingle };
 [[nodiscard]] const char* name_of(Mode mode) noexcept;
 
 enum class Buffers { kPlain, kRegistered };
+/// Which cores ranks that are started here run on: each on one of its own if there are enough, else
+/// on any; on the one of the rank's number, modulo the cores, which ranks then share; all on one;
+/// on any.
+enum class Binding { kOwn, kShared, kOne, kNone };
 /// kNull: every call returns when its operation is complete. kAsync: operations are submitted to a
 /// host stream, and the end of the batch waits for it.
 enum class Stream { kNull, kAsync };
@@ -53,7 +57,7 @@ struct PerfOptions {
   int timeout_s = 0;  // 0: none
   int nranks = 4;
   Mode mode = Mode::kProcs;
-  bool binds = true;          // bind each rank to a core if there are enough
+  Binding binding = Binding::kOwn;
   bool started_here = false;  // --ranks or --mode was given: launcher variables are ignored
   std::optional<Joined> joined;
   std::string algorithm;

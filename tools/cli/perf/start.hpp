@@ -50,11 +50,12 @@ struct JoinInput {
                                         const JoinInput& input,
                                         Reporter* reporter);
 
-/// Binds the calling thread, which is or will be `rank`, to a core of its own, if requested and if
-/// there are enough: two ranks that spin on the same core delay each other.
+/// Binds the calling thread, which is or will be `rank`, to a core, if requested. Where there are
+/// too few for all, only on request: the scheduler may know better who shares one.
 inline void bind_rank(const PerfOptions& options, int rank) {
-  if (options.binds && options.nranks <= cores_available()) {
-    (void)bind_to_core(rank);  // on a refusal it runs unbound
+  if (options.binding == Binding::kShared || options.binding == Binding::kOne ||
+      (options.binding == Binding::kOwn && options.nranks <= cores_available())) {
+    (void)bind_to_core(options.binding == Binding::kOne ? 0 : rank);  // refused: it runs unbound
   }
 }
 

@@ -88,22 +88,41 @@ Result<SimCurve> read_curve(const CalibrationJson& json,
                   .connections = connections};
 }
 
+/// Empty where the file has none.
+Result<SimTable> read_table(const CalibrationJson& json,
+                            const char* bytes_key,
+                            const char* key,
+                            double high) {
+  if (!json.contains(key)) {
+    return SimTable{};
+  }
+  PLEXUS_TRY(bytes, read_ascending(json, bytes_key));
+  PLEXUS_TRY(numbers, read_list(json, key, high));
+  if (numbers.size() != bytes.size()) {
+    return fail(Code::kInvalidArgument, "\"{}\" has {} numbers for {} sizes", key, numbers.size(),
+                bytes.size());
+  }
+  return SimTable{.bytes = std::move(bytes), .numbers = std::move(numbers)};
+}
+
 Result<SimWork> read_work(const CalibrationJson& json) {
   SimWork work;
   if (!json.is_object()) {
     return fail(Code::kInvalidArgument, "is not an object");
   }
   PLEXUS_TRY(slot_bytes, read_number(json, "slot_bytes", 1, kCurveBytesMax));
-  PLEXUS_TRY(call_us, read_number(json, "call_us", 0, kCostMax));
   PLEXUS_TRY(early_us, read_number(json, "early_us", 0, kCostMax));
   PLEXUS_TRY(bytes, read_ascending(json, "bytes"));
   work.slot_bytes = slot_bytes;
-  work.call_us = call_us;
   work.early_us = early_us;
   const auto one_way = json.find("one_way");
   if (one_way == json.end() || !one_way->is_object()) {
     return fail(Code::kInvalidArgument, "has no \"one_way\": make it anew with `plexus tune`");
   }
+  PLEXUS_TRY(both_call_us, read_number(json, "call_us", 0, kCostMax));
+  PLEXUS_TRY(one_call_us, read_number(*one_way, "call_us", 0, kCostMax));
+  work.both_ways.call_us = both_call_us;
+  work.one_way.call_us = one_call_us;
   for (const CurveName& name : kCurves) {
     PLEXUS_TRY(both, read_curve(json, name.key, bytes, name.both_ways_bytes_per_byte,
                                 kBothWaysConnections));
@@ -114,15 +133,10 @@ Result<SimWork> read_work(const CalibrationJson& json) {
   }
   PLEXUS_TRY(copy, read_curve(json, "copy_us", bytes, kCopyBytesPerByte, kBothWaysConnections));
   work.copy = std::move(copy);
-  if (json.contains("crowd_us_per_byte")) {
-    PLEXUS_TRY(node_bytes, read_ascending(json, "crowd_node_bytes"));
-    PLEXUS_TRY(us_per_byte, read_list(json, "crowd_us_per_byte", kCostMax));
-    if (us_per_byte.size() != node_bytes.size()) {
-      return fail(Code::kInvalidArgument, "\"crowd_us_per_byte\" has {} times for {} sizes",
-                  us_per_byte.size(), node_bytes.size());
-    }
-    work.crowd = {.node_bytes = std::move(node_bytes), .us_per_byte = std::move(us_per_byte)};
-  }
+  PLEXUS_TRY(one_core, read_table(json, "one_core_bytes", "one_core", 1));
+  work.one_core = std::move(one_core);
+  PLEXUS_TRY(crowd, read_table(json, "crowd_node_bytes", "crowd_us_per_byte", kCostMax));
+  work.crowd_us_per_byte = std::move(crowd);
   return work;
 }
 
@@ -149,7 +163,11 @@ Result<SimCalibration> parse_sim_calibration(std::string_view text) {
   PLEXUS_TRY(cores, read_number(*messages, "cores", 1, kCoresMax));
   PLEXUS_TRY(turn_us, read_number(*messages, "turn_us", 0, kCostMax));
   calibration.cores = static_cast<int>(cores);
-  calibration.turn_us = turn_us;
+  calibration.turn_us = calibration.net_turn_us = turn_us;
+  if (messages->contains("net_turn_us")) {
+    PLEXUS_TRY(net_turn_us, read_number(*messages, "net_turn_us", 0, kCostMax));
+    calibration.net_turn_us = net_turn_us;
+  }
   const CalibrationJson& links = messages->at("links");
   PLEXUS_TRY(host, read_link(links, "host"));
   calibration.host = std::move(host);

@@ -22,8 +22,7 @@ constexpr double kBytesPerUsOfGb = 1000;
 constexpr double kNoLatencyUs = 1e-4;
 // Of a calibrated job with so many ranks all are simulated, with every chunk as long as it is.
 constexpr int kExactRanksMax = 1024;
-// Ranks that share cores are not pinned: the kernel places them, and their order on a core is any.
-// The time is the mean of so many.
+// The time of ranks that share cores is the mean of so many draws.
 constexpr uint32_t kOrders = 8;
 
 /// Of the inputs and outputs that `ranks` ranks of one node use, out of place, one of them the
@@ -127,11 +126,14 @@ SimJob job_of(const SimOptions& options,
   if (options.calibration.has_value()) {
     const uint64_t ranks = static_cast<uint64_t>(std::min(options.nranks, options.ranks_per_node));
     job.cores = options.cores > 0 ? options.cores : options.calibration->cores;
-    job.turn_us = options.calibration->turn_us;
-    job.call_us = options.nranks > options.ranks_per_node ? job.costs.far.work.call_us
-                                                          : job.costs.near.work.call_us;
+    job.turn_us =
+        options.near_is_net ? options.calibration->net_turn_us : options.calibration->turn_us;
+    job.are_bound = options.are_bound;
     job.node_bytes = buffers_bytes(algorithm.collective, bytes, options.nranks, ranks);
     job.is_one_way = is_rooted(algorithm.collective);
+    const SimWork& work =
+        options.nranks > options.ranks_per_node ? job.costs.far.work : job.costs.near.work;
+    job.call_us = (job.is_one_way ? work.one_way : work.both_ways).call_us;
     job.exact_spans = options.nranks <= kExactRanksMax;
   }
   return job;

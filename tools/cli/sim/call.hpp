@@ -44,6 +44,9 @@ struct SimOptions {
   std::optional<SimCalibration> calibration;
   bool near_is_net = false;
   int cores = 0;  // of a node; 0: those of the calibration
+  // Ranks that share cores are where `plexus perf --bind share` puts them; else the kernel places
+  // them. Their order on a core is any.
+  bool are_bound = false;
   int calls = 1;
   std::string faults_text;  // a script, or @FILE
   int seed = 1;

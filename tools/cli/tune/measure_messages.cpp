@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kMessageBytesFirst = 16;
 constexpr size_t kMessageBytesLast = size_t{64} << 20;
+constexpr size_t kOneCoreBytesLast = size_t{128} << 10;  // no larger than a slot
 
 /// By bytes of a message, over the repetitions. `messages`: into how many a call divides its bytes.
 std::map<size_t, double> medians(const SteadyRun& run, bool in_place, size_t messages = 1) {
@@ -37,7 +38,16 @@ std::map<size_t, double> medians(const SteadyRun& run, bool in_place, size_t mes
 }
 
 /// The runs of a link, in this order.
-enum LinkRun : size_t { kBroadcast, kReduce, kExchange, kSum, kRing, kHalving, kLinkRuns };
+enum LinkRun : size_t {
+  kBroadcast,
+  kReduce,
+  kExchange,
+  kSum,
+  kRing,
+  kHalving,
+  kOneCore,
+  kLinkRuns
+};
 
 std::vector<SteadyRun> link_runs(bool over_sockets) {
   const auto run = [&](Collective collective, const char* algorithm, size_t first, size_t last) {
@@ -51,18 +61,22 @@ std::vector<SteadyRun> link_runs(bool over_sockets) {
                                .over_sockets = over_sockets,
                                .budget_ms = kBudgetMs}};
   };
+  SteadyRun one_core = run(Collective::kBroadcast, "ring", kMessageBytesFirst, kOneCoreBytesLast);
+  one_core.input.bind = "one";
   return {run(Collective::kBroadcast, "ring", kMessageBytesFirst, kMessageBytesLast),
           run(Collective::kReduce, "ring", kMessageBytesFirst, kMessageBytesLast),
           run(Collective::kAllGather, "ring", 2 * kMessageBytesFirst, 2 * kMessageBytesLast),
           run(Collective::kAllReduce, "doubling", kMessageBytesFirst, kMessageBytesLast),
           run(Collective::kAllReduce, "ring", kChunkBytes, kChunkBytes),
-          run(Collective::kAllReduce, "halving", 2 * kChunkBytes, 2 * kChunkBytes)};
+          run(Collective::kAllReduce, "halving", 2 * kChunkBytes, 2 * kChunkBytes),
+          one_core};
 }
 
 Result<MessageTimes> times_of(std::span<const SteadyRun> runs) {
   MessageTimes times{.broadcast = medians(runs[kBroadcast], true),
                      .reduce = medians(runs[kReduce], true),
                      .reduce_out = medians(runs[kReduce], false),
+                     .one_core = medians(runs[kOneCore], true),
                      .exchange = medians(runs[kExchange], true, 2),
                      .exchange_out = medians(runs[kExchange], false, 2),
                      .sum = medians(runs[kSum], true),
@@ -84,55 +98,75 @@ std::vector<int> shared_counts(int cores) {
   return few == 0 ? std::vector<int>{} : std::vector<int>{few, 2 * few};
 }
 
+// The last one is rooted.
 constexpr const char* kSharedAlgorithms[] = {"recursive_doubling_all_reduce", "ring_all_reduce",
-                                             "all_pairs_all_reduce"};
+                                             "all_pairs_all_reduce", "direct_broadcast"};
 
-/// Of each number of ranks the kSharedAlgorithms, then all-to-alls of as many as there are at most.
-std::vector<SteadyRun> host_runs(const std::vector<int>& counts) {
+bool is_rooted(const SharedCall& call) {
+  return find_algorithm(call.algorithm)->collective == Collective::kBroadcast;
+}
+
+/// Of each number of ranks the kSharedAlgorithms, and over sockets those that are not rooted.
+/// Without times.
+std::vector<SharedCall> shared_calls(int cores, bool with_net) {
+  std::vector<SharedCall> calls;
+  for (const int nranks : shared_counts(cores)) {
+    for (const char* const name : kSharedAlgorithms) {
+      SharedCall call{.algorithm = name, .nranks = nranks, .size_bytes = kSmallBytes};
+      calls.push_back(call);
+      call.over_sockets = true;
+      if (with_net && !is_rooted(call)) {
+        calls.push_back(call);
+      }
+    }
+  }
+  return calls;
+}
+
+SteadyRun run_of(const SharedCall& call) {
   constexpr int kSharedBudgetMs = 60;  // for the scheduler to separate ranks that share a core
+  const Algorithm& algorithm = *find_algorithm(call.algorithm);
+  return {.input = {.collective = algorithm.collective,
+                    .algorithm = algorithm.family,
+                    .nranks = call.nranks,
+                    .bind = "share",
+                    .size_bytes = call.size_bytes,
+                    .over_sockets = call.over_sockets,
+                    .budget_ms = kSharedBudgetMs}};
+}
+
+/// All-to-alls by size.
+SteadyRun crowd_run(int nranks) {
   constexpr size_t kCrowdBytesFirst = size_t{64} << 10;
   constexpr size_t kCrowdBytesLast = size_t{8} << 20;
   constexpr int kCrowdBudgetMs = 20;
-  std::vector<SteadyRun> runs;
-  for (const int nranks : counts) {
-    for (const char* const name : kSharedAlgorithms) {
-      runs.push_back({.input = {.collective = Collective::kAllReduce,
-                                .algorithm = find_algorithm(name)->family,
-                                .nranks = nranks,
-                                .size_bytes = kSmallBytes,
-                                .budget_ms = kSharedBudgetMs}});
-    }
-  }
-  if (!counts.empty()) {
-    runs.push_back({.input = {.collective = Collective::kAllToAll,
-                              .algorithm = "pairwise",
-                              .nranks = counts.back(),
-                              .size_bytes = kCrowdBytesFirst,
-                              .size_bytes_last = kCrowdBytesLast,
-                              .factor = 2,
-                              .budget_ms = kCrowdBudgetMs}});
-  }
-  return runs;
+  return {.input = {.collective = Collective::kAllToAll,
+                    .algorithm = "pairwise",
+                    .nranks = nranks,
+                    .bind = "share",
+                    .size_bytes = kCrowdBytesFirst,
+                    .size_bytes_last = kCrowdBytesLast,
+                    .factor = 2,
+                    .budget_ms = kCrowdBudgetMs}};
 }
 
-SharedCall call_of(const char* algorithm, int nranks, size_t size_bytes, double us) {
-  return {.algorithm = algorithm,
-          .nranks = nranks,
-          .size_bytes = size_bytes,
-          .calls = perf::compute_batch(us),
-          .us = us};
-}
-
-MessageHost host_of(int cores, std::span<const SteadyRun> runs) {
-  MessageHost host{.cores = cores, .shared = {}, .crowd = {}};
-  for (size_t i = 0; i + 1 < runs.size(); ++i) {
-    host.shared.push_back(call_of(kSharedAlgorithms[i % std::size(kSharedAlgorithms)],
-                                  runs[i].input.nranks, kSmallBytes,
-                                  medians(runs[i], false).begin()->second));
+/// `runs`: of the calls, in their order, and then of a crowd if there are any.
+MessageHost host_of(int cores, std::vector<SharedCall> calls, std::span<const SteadyRun> runs) {
+  MessageHost host{.cores = cores};
+  for (size_t i = 0; i < calls.size(); ++i) {
+    SharedCall& call = calls[i];
+    call.us = medians(runs[i], false).begin()->second;
+    call.calls = perf::compute_batch(call.us);
+    auto& list = is_rooted(call) ? host.rooted : call.over_sockets ? host.shared_net : host.shared;
+    list.push_back(std::move(call));
   }
-  if (!runs.empty()) {
+  if (!calls.empty()) {
     for (const auto& [bytes, us] : medians(runs.back(), false)) {
-      host.crowd.push_back(call_of("pairwise_all_to_all", runs.back().input.nranks, bytes, us));
+      host.crowd.push_back({.algorithm = "pairwise_all_to_all",
+                            .nranks = runs.back().input.nranks,
+                            .size_bytes = bytes,
+                            .calls = perf::compute_batch(us),
+                            .us = us});
     }
   }
   return host;
@@ -147,15 +181,20 @@ Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes) 
     runs.insert(runs.end(), net.begin(), net.end());
   }
   const size_t links = runs.size();
-  const std::vector<SteadyRun> shared = host_runs(shared_counts(cores));
-  runs.insert(runs.end(), shared.begin(), shared.end());
+  const std::vector<SharedCall> calls = shared_calls(cores, with_net);
+  for (const SharedCall& call : calls) {
+    runs.push_back(run_of(call));
+  }
+  if (!calls.empty()) {
+    runs.push_back(crowd_run(calls.back().nranks));
+  }
   PLEXUS_TRY(moved, measure_steadily(runs, passes));
   MeasuredMessages measured{.moved = moved};
   for (size_t first = 0; first < links; first += kLinkRuns) {
     PLEXUS_TRY(times, times_of(std::span(runs).subspan(first, kLinkRuns)));
     measured.links.push_back(std::move(times));
   }
-  measured.host = host_of(cores, std::span(runs).subspan(links));
+  measured.host = host_of(cores, calls, std::span(runs).subspan(links));
   return measured;
 }
 

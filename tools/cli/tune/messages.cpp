@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/layout/fifo.hpp"
 #include "kernels/program/algorithms.hpp"
 #include "tools/cli/sim/calibration.hpp"
 #include "tools/cli/sim/call.hpp"
@@ -13,6 +15,9 @@
 
 namespace plexus::tune {
 namespace {
+
+// Of a call's time that is its messages', at least.
+constexpr double kLeastPart = 0.25;
 
 struct SmallCosts {
   double call_us;   // of a call, whatever it is
@@ -47,7 +52,9 @@ void add_point(nlohmann::ordered_json& json, const Ends& ends) {
 
 /// Which end of a message costs more: over sockets the sender's, whose system call carries
 /// it to the receiver's socket; in memory the receiver's, which fetches it from the other core.
-nlohmann::ordered_json format_link(const MessageLink& link) {
+/// `rooted_call_us`: of a rooted call, of which that of its messages is what is left. `turn_us`: of
+/// ranks that share a core.
+nlohmann::ordered_json format_link(const MessageLink& link, double rooted_call_us, double turn_us) {
   const MessageTimes& times = link.times;
   const SmallCosts small = fit_small(times);
   const bool sends_slowly = link.name == "net";
@@ -55,31 +62,45 @@ nlohmann::ordered_json format_link(const MessageLink& link) {
   json["slot_bytes"] = link.slot_bytes;
   json["call_us"] = small.call_us;
   json["early_us"] = small.early_us;
+  json["one_way"]["call_us"] = rooted_call_us;
   for (const auto& [bytes, exchange] : times.exchange) {
-    const auto work_of = [&](double time_us) {
-      return std::max(time_us - small.call_us, time_us / 4);
+    const auto less_call = [](double time_us, double call_us) {
+      return std::max(time_us - call_us, time_us * kLeastPart);
     };
+    const auto work_of = [&](double time_us) { return less_call(time_us, small.call_us); };
+    const auto rooted_work_of = [&](double time_us) { return less_call(time_us, rooted_call_us); };
     const double pair = work_of(exchange);
     // A rank that only sends, or receives, is done with the next message while the other one works.
-    const double stage = work_of(times.broadcast.at(bytes));
-    const double more = std::clamp(stage, pair / 2, pair);
+    const double more = std::clamp(work_of(times.broadcast.at(bytes)), pair / 2, pair);
+    const double stage = rooted_work_of(times.broadcast.at(bytes));
     Ends both{};
     both.send = sends_slowly ? more : pair - more;
     both.recv = pair - both.send;
     both.combine = std::max(work_of(times.sum.at(bytes)) - both.send, both.recv / 2);
     both.combine_apart = std::max(work_of(times.sum_out.at(bytes)) - both.send, both.recv / 2);
     Ends one = both;
-    const double less = std::min(std::max(pair - stage, stage / 4), stage);
+    // what an exchange takes longer than one way is the other end's part
+    const double other = exchange - times.broadcast.at(bytes);
+    const double less = std::min(std::max(other, stage / 4), stage);
     one.send = sends_slowly ? stage : less;
     one.recv = sends_slowly ? less : stage;
     if (!sends_slowly) {
-      one.combine = work_of(times.reduce.at(bytes));
-      one.combine_apart = work_of(times.reduce_out.at(bytes));
+      one.combine = rooted_work_of(times.reduce.at(bytes));
+      one.combine_apart = rooted_work_of(times.reduce_out.at(bytes));
     }
     json["bytes"].push_back(bytes);
     add_point(json, both);
     add_point(json["one_way"], one);
     json["copy_us"].push_back(std::max(0.0, times.exchange_out.at(bytes) - exchange));
+    if (const auto together = times.one_core.find(bytes); together != times.one_core.end()) {
+      constexpr double kPartMin = 1.0 / 8;
+      // each of the two has a turn when the sender is as far ahead as it may be
+      const double ahead =
+          sends_slowly || bytes > plexus::kSmallBytes ? double{kSlots} : double{kHeaders};
+      const double work = together->second - 2 * (rooted_call_us + turn_us / ahead);
+      json["one_core_bytes"].push_back(bytes);
+      json["one_core"].push_back(std::clamp(work / (one.send + one.recv), kPartMin, 1.0));
+    }
   }
   return json;
 }
@@ -89,6 +110,8 @@ Result<SimRow> predict(const SimCalibration& calibration, const SharedCall& call
   SimOptions options;
   options.nranks = options.ranks_per_node = call.nranks;
   options.calibration = calibration;
+  options.are_bound = true;
+  options.near_is_net = call.over_sockets;
   options.calls = call.calls;
   return simulate_call(options, *find_algorithm(call.algorithm), call.size_bytes, nullptr);
 }
@@ -97,33 +120,71 @@ Result<SimCalibration> parse(const nlohmann::ordered_json& messages) {
   return parse_sim_calibration(nlohmann::ordered_json{{"messages", messages}}.dump());
 }
 
-/// The cost of a turn with which the simulator predicts the shared calls, in the geometric mean as
-/// slow as they were measured. `messages`: without it.
-double fit_turn(const MessageHost& host, const nlohmann::ordered_json& messages) {
-  auto calibration = parse(messages);
-  if (host.shared.empty() || calibration.has_error()) {
-    return 0;
+/// How much slower than measured the simulator predicts `calls`, in the geometric mean: its
+/// logarithm. 0: it cannot.
+double slower_by(const SimCalibration& calibration, const std::vector<SharedCall>& calls) {
+  double slower = 0;
+  for (const SharedCall& call : calls) {
+    const auto row = predict(calibration, call);
+    slower += row.has_error() ? 0 : std::log(row.value().result.time_us / call.us);
   }
-  const auto is_too_slow = [&](double turn_us) {
-    calibration.value().turn_us = turn_us;
-    double slower = 0;
-    for (const SharedCall& call : host.shared) {
-      const auto row = predict(calibration.value(), call);
-      slower += row.has_error() ? 0 : std::log(row.value().result.time_us / call.us);
-    }
-    return slower > 0;
-  };
-  double low = 0;
-  double high = 0;  // a call takes more than a turn
-  for (const SharedCall& call : host.shared) {
-    high = std::max(high, call.us);
-  }
+  return slower;
+}
+
+/// Where `is_beyond` becomes true, from 0 to `high`.
+template <class IsBeyond>
+double bisect(double high, const IsBeyond& is_beyond) {
   constexpr int kHalvings = 30;
+  double low = 0;
   for (int i = 0; i < kHalvings; ++i) {
     const double middle = (low + high) / 2;
-    (is_too_slow(middle) ? high : low) = middle;
+    (is_beyond(middle) ? high : low) = middle;
   }
   return low;
+}
+
+/// The cost of a turn with which `calls` are predicted as they were measured. `messages`: without
+/// it.
+double fit_turn(const std::vector<SharedCall>& calls, const nlohmann::ordered_json& messages) {
+  auto calibration = parse(messages);
+  if (calls.empty() || calibration.has_error()) {
+    return 0;
+  }
+  double most = 0;  // a call takes more than a turn
+  for (const SharedCall& call : calls) {
+    most = std::max(most, call.us);
+  }
+  return bisect(most, [&](double turn_us) {
+    calibration.value().turn_us = calibration.value().net_turn_us = turn_us;
+    return slower_by(calibration.value(), calls) > 0;
+  });
+}
+
+/// The cost of a rooted call with which those are predicted best. `messages`: with another.
+double fit_rooted_call(const MessageHost& host,
+                       const MessageLink& link,
+                       nlohmann::ordered_json messages) {
+  const double call_us = fit_small(link.times).call_us;
+  if (host.rooted.empty()) {
+    return call_us;
+  }
+  constexpr int kTried = 48;
+  const double most_us = link.times.broadcast.begin()->second * (1 - kLeastPart);
+  double best_us = call_us;
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= kTried; ++i) {
+    const double rooted_call_us = most_us * i / kTried;
+    messages["links"][link.name] = format_link(link, rooted_call_us, messages["turn_us"]);
+    const auto calibration = parse(messages);
+    const double error = calibration.has_error()
+                             ? std::numeric_limits<double>::infinity()
+                             : std::abs(slower_by(calibration.value(), host.rooted));
+    if (error < least) {
+      least = error;
+      best_us = rooted_call_us;
+    }
+  }
+  return best_us;
 }
 
 /// How much longer than predicted the crowd's calls took, by the byte that a core receives.
@@ -157,12 +218,18 @@ nlohmann::ordered_json format_messages(const MessageHost& host,
   json["cores"] = host.cores;
   json["turn_us"] = 0;
   for (const MessageLink& link : links) {
-    json["links"][link.name] = format_link(link);
+    json["links"][link.name] = format_link(link, fit_small(link.times).call_us, 0);
   }
-  json["turn_us"] = fit_turn(host, json);
+  json["turn_us"] = fit_turn(host.shared, json);
+  if (!host.shared_net.empty()) {
+    json["net_turn_us"] = fit_turn(host.shared_net, json);
+  }
   if (!links.empty()) {
+    const MessageLink& memory = links.front();
+    json["links"][memory.name] =
+        format_link(memory, fit_rooted_call(host, memory, json), json["turn_us"]);
     const nlohmann::ordered_json alone = json;
-    fit_crowd(host, alone, json["links"][links.front().name]);
+    fit_crowd(host, alone, json["links"][memory.name]);
   }
   return json;
 }

@@ -20,6 +20,7 @@ struct MessageTimes {
   std::map<size_t, double> broadcast;     // `ring`, in place: messages without an answer
   std::map<size_t, double> reduce;        // `ring`, in place: the same, combined
   std::map<size_t, double> reduce_out;    // out of place
+  std::map<size_t, double> one_core;      // broadcast by ranks of one core, up to a slot
   std::map<size_t, double> exchange;      // all-gather `ring`, in place: one in each direction
   std::map<size_t, double> exchange_out;  // out of place: and a copy
   std::map<size_t, double> sum;           // all-reduce `doubling`, in place
@@ -36,6 +37,7 @@ struct SharedCall {
   std::string algorithm;  // of the table (kernels/program)
   int nranks = 2;
   size_t size_bytes = 0;
+  bool over_sockets = false;
   int calls = 1;  // of which the time is the mean
   double us = 0;
 };
@@ -48,8 +50,10 @@ struct MessageLink {
 
 struct MessageHost {
   int cores = 1;
-  std::vector<SharedCall> shared;  // all-reduces of kSmallBytes
-  std::vector<SharedCall> crowd;   // all-to-alls, by size
+  std::vector<SharedCall> shared = {};      // all-reduces of kSmallBytes
+  std::vector<SharedCall> shared_net = {};  // the same over sockets
+  std::vector<SharedCall> rooted = {};      // broadcasts of kSmallBytes
+  std::vector<SharedCall> crowd = {};       // all-to-alls, by size
 };
 
 /// The "messages" of a calibration file. `links`: the first is that of the host.

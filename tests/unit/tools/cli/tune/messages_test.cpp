@@ -70,7 +70,7 @@ MessageHost predict_shared(const nlohmann::ordered_json& messages) {
   options.nranks = options.ranks_per_node = 4;
   options.calibration =
       parse_sim_calibration(nlohmann::ordered_json{{"messages", messages}}.dump()).value();
-  MessageHost host{.cores = 2, .shared = {}, .crowd = {}};
+  MessageHost host{.cores = 2};
   for (const char* const name : {"recursive_doubling_all_reduce", "ring_all_reduce"}) {
     options.calls = host.shared.empty() ? 20 : 1;
     const auto row = simulate_call(options, *find_algorithm(name), kSmallBytes, nullptr);
@@ -85,7 +85,7 @@ MessageHost predict_shared(const nlohmann::ordered_json& messages) {
 
 TEST(TuneMessages, FindsTheTurnWithWhichTheSimulatorPredictsWhatWasMeasured) {
   const std::vector<MessageLink> links = {{"host", 4096, times_of(kSend, kRecv, 0)}};
-  auto json = format_messages({.cores = 2, .shared = {}, .crowd = {}}, links);
+  auto json = format_messages({.cores = 2}, links);
   EXPECT_EQ(json["cores"], 2);
   EXPECT_EQ(json["turn_us"], 0);
   json["turn_us"] = 0.8;
@@ -98,9 +98,58 @@ TEST(TuneMessages, FindsTheTurnWithWhichTheSimulatorPredictsWhatWasMeasured) {
   }
 }
 
+TEST(TuneMessages, FindsTheTurnOfRanksThatUseSockets) {
+  const MessageTimes times = times_of(kSend, kRecv, 0);
+  const std::vector<MessageLink> links = {{"host", 4096, times}, {"net", 4096, times}};
+  const SharedCall call{
+      .algorithm = "ring_all_reduce", .nranks = 4, .size_bytes = kSmallBytes, .us = 5};
+  SharedCall slower = call;
+  slower.us = 10;
+  slower.over_sockets = true;
+  const auto json = format_messages({.cores = 2, .shared = {call}, .shared_net = {slower}}, links);
+  EXPECT_NEAR(json["net_turn_us"].get<double>() / json["turn_us"].get<double>(), 2, 0.2);
+}
+
+TEST(TuneMessages, FindsWhatARootedCallCosts) {
+  // As if a rooted call took 0.04 us, where `times_of` has 0.06 in all calls.
+  const MessageLink link{"host", 4096, times_of(kRecv, kRecv, 0)};
+  auto json = format_messages({.cores = 2}, {link});
+  auto& rooted = json["links"]["host"]["one_way"];
+  EXPECT_NEAR(rooted["call_us"].get<double>(), kCall, 1e-9);
+  rooted["call_us"] = 0.04;
+  for (auto& us : rooted["recv_us"]) {
+    us = kCall + kRecv - 0.04;
+  }
+  SimOptions options;
+  options.nranks = options.ranks_per_node = 4;
+  options.are_bound = true;
+  options.calls = 50;
+  options.calibration =
+      parse_sim_calibration(nlohmann::ordered_json{{"messages", json}}.dump()).value();
+  const auto row = simulate_call(options, *find_algorithm("direct_broadcast"), 64, nullptr);
+  const SharedCall call{.algorithm = "direct_broadcast",
+                        .nranks = 4,
+                        .size_bytes = 64,
+                        .calls = options.calls,
+                        .us = row.value().result.time_us};
+  const auto fitted = format_messages({.cores = 2, .rooted = {call}}, {link});
+  EXPECT_NEAR(fitted["links"]["host"]["one_way"]["call_us"].get<double>(), 0.04, 0.004);
+}
+
+TEST(TuneMessages, FindsWhichPartOfAMessageIsLeftOnOneCore) {
+  MessageTimes times = times_of(kSend, kRecv, 0);
+  times.one_core[kChunkBytes] = 2 * kCall + (kSend + kRecv) / 2;
+  times.one_core[1024] = 1000;
+  const auto json = format_messages({.cores = 2}, {{"host", 4096, times}});
+  const auto& link = json["links"]["host"];
+  EXPECT_EQ(link["one_core_bytes"], nlohmann::json::parse("[64, 1024]"));
+  EXPECT_NEAR(link["one_core"][0].get<double>(), 0.5, 1e-9);
+  EXPECT_EQ(link["one_core"][1], 1);
+}
+
 TEST(TuneMessages, FindsWhatACrowdTakesLonger) {
   const std::vector<MessageLink> links = {{"host", 4096, times_of(kSend, kRecv, 0)}};
-  MessageHost host{.cores = 2, .shared = {}, .crowd = {}};
+  MessageHost host{.cores = 2};
   for (const size_t bytes : {size_t{32} << 10, size_t{1} << 20}) {
     host.crowd.push_back(
         {.algorithm = "pairwise_all_to_all", .nranks = 8, .size_bytes = bytes, .us = 1e6});
@@ -124,10 +173,13 @@ TEST(TuneMessages, GivesNoCostBelowZero) {
   noisy.broadcast[1024] = 100;
   noisy.ring_one_chunk = noisy.halving_two_chunks = 5;
   const auto json = format_messages(
-      {.cores = 2,
-       .shared =
-           {{.algorithm = "ring_all_reduce", .nranks = 4, .size_bytes = kSmallBytes, .us = 0.001}},
-       .crowd = {}},
+      {
+          .cores = 2,
+          .shared = {{.algorithm = "ring_all_reduce",
+                      .nranks = 4,
+                      .size_bytes = kSmallBytes,
+                      .us = 0.001}},
+      },
       {{"host", 4096, noisy}});
   EXPECT_EQ(json["turn_us"], 0);
   const auto& link = json["links"]["host"];
