@@ -176,8 +176,10 @@ class Simulation {
     for (size_t place = 0; place < order.size(); ++place) {
       const int rank = network_.ranks[job_.are_bound ? order[place] : place].rank;
       Seat& state = seats_[order[place]];
-      state.core = static_cast<size_t>(rank / job_.ranks_per_node * job_.cores +
-                                       rank % job_.ranks_per_node % job_.cores);
+      const int local = rank % job_.ranks_per_node;
+      state.core =
+          static_cast<size_t>(rank / job_.ranks_per_node) * static_cast<size_t>(job_.cores) +
+          static_cast<size_t>(local % job_.cores);
       state.place = cores_[state.core].ranks.size();
       cores_[state.core].ranks.push_back(order[place]);
     }
