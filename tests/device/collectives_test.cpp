@@ -229,8 +229,7 @@ TEST(DeviceRanks, SendAndReceiveInAGroup) {
 }
 
 TEST(DeviceRanks, ChannelsShareALongMessageOverTheNetwork) {
-  const Setting no_shm("NCCL_SHM_DISABLE", "1");
-  const Setting no_p2p("NCCL_P2P_DISABLE", "1");
+  const OverNetwork over_network;
   const Setting channels("NCCL_NCHANNELS_PER_NET_PEER", "2");
   constexpr size_t kCount = 1'000'003;
   Job job({0, 0, 1});

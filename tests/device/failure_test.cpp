@@ -48,8 +48,7 @@ TEST(DeviceFailure, CallsThatDifferEndOnAllRanksWithASentence) {
 }
 
 TEST(DeviceFailure, CountsThatDifferSoThatOneEndUsesFewerChannelsAreFound) {
-  const Setting no_shm("NCCL_SHM_DISABLE", "1");
-  const Setting no_p2p("NCCL_P2P_DISABLE", "1");
+  const OverNetwork over_network;
   const Setting channels("NCCL_NCHANNELS_PER_NET_PEER", "2");
   constexpr size_t kLong = 100'000;
   for (const size_t sent : {kLong, size_t{10}}) {

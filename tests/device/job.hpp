@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <plexus.h>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,6 +28,20 @@ class Setting {
 
  private:
   const char* name_;
+};
+
+/// A setting of the test's environment, or made by run_processes(); "": there is none.
+inline std::string setting(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// Ranks reach each other by net-socket alone.
+class OverNetwork {
+  Setting no_shm_{"NCCL_SHM_DISABLE", "1"};
+  Setting no_p2p_{"NCCL_P2P_DISABLE", "1"};
+  // with ThreadSanitizer plugins are not found by the test's RUNPATH
+  Setting plugins_{"PLEXUS_PLUGIN_PATH", setting("PLEXUS_TEST_LIB_DIR").c_str()};
 };
 
 /// Device memory that a test reads and writes.

@@ -19,11 +19,6 @@ inline ncclUniqueId id_of(const std::string& text) {
   return id;
 }
 
-/// A setting made by run_processes().
-inline std::string setting(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 inline int number(const char* name) { return std::atoi(setting(name).c_str()); }
 
 /// This process's rank, with a stream and memory on its device.
