@@ -402,39 +402,21 @@ void add_cost_flags(CLI::App& app, SimOptions& options) {
       app, "--calibration",
       [&options](const std::string& file) { return load_calibration(file, options); },
       "what messages cost processors, by `plexus tune`: ranks are threads that share cores");
-  add_flag(
-      app, "--near",
-      [&options](const std::string& text) -> Result<void> {
-        options.near_is_net = text == "net";
-        return text == "net" || text == "host"
-                   ? Result<void>(ok())
-                   : fail(Code::kInvalidArgument, "expects host or net, not '{}'", text);
-      },
+  add_choice<bool>(
+      app, "--near", {{"host", false}, {"net", true}}, &options.near_is_net,
       "with --calibration: ranks of a node share memory (host, default) or use sockets (net)");
   constexpr int kCoresMax = 65536;
   add_int(app, "--cores", &options.cores, {1, kCoresMax},
           "with --calibration: of a node (default: as many as were measured)");
-  add_flag(
-      app, "--bind",
-      [&options](const std::string& text) -> Result<void> {
-        options.are_bound = text == "share";
-        return text == "share" || text == "none"
-                   ? Result<void>(ok())
-                   : fail(Code::kInvalidArgument, "expects share or none, not '{}'", text);
-      },
+  add_choice<bool>(
+      app, "--bind", {{"share", true}, {"none", false}}, &options.are_bound,
       "with --calibration: ranks that share cores are pinned as by `plexus perf --bind share`, or "
       "where the kernel puts them (none, default)");
 }
 
 void add_message_flags(CLI::App& app, SimOptions& options) {
-  add_flag(
-      app, "--scatter",
-      [&options](const std::string& text) -> Result<void> {
-        options.scatters = text == "on";
-        return text == "on" || text == "off"
-                   ? Result<void>(ok())
-                   : fail(Code::kInvalidArgument, "expects on or off, not '{}'", text);
-      },
+  add_choice<bool>(
+      app, "--scatter", {{"on", true}, {"off", false}}, &options.scatters,
       "with --dcs: channels leave a node by different ranks, and cross to other datacenters at "
       "different nodes (on) or at one (off)");
   add_flag(

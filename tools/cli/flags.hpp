@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/base/result.hpp"
 #include "kernels/layout/collective.hpp"
@@ -51,5 +54,43 @@ CLI::Option* add_size(CLI::App& app,
                       const std::string& names,
                       size_t* target,
                       const std::string& help);
+
+/// The names of the rows of a table, as a list.
+template <class Table>
+std::string names_of(const Table& table) {
+  std::vector<std::string_view> names;
+  names.reserve(std::size(table));
+  for (const auto& row : table) {
+    names.emplace_back(row.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+template <class Value>
+struct FlagWord {
+  const char* name;
+  Value value;
+};
+
+/// A flag that takes one of a few words.
+template <class Value, class Target>
+CLI::Option* add_choice(CLI::App& app,
+                        const std::string& names,
+                        std::vector<FlagWord<Value>> words,
+                        Target* target,
+                        const std::string& help) {
+  return add_flag(
+      app, names,
+      [=](const std::string& text) -> Result<void> {
+        for (const FlagWord<Value>& word : words) {
+          if (text == word.name) {
+            *target = word.value;
+            return ok();
+          }
+        }
+        return fail(Code::kInvalidArgument, "expects {}, not '{}'", names_of(words), text);
+      },
+      help);
+}
 
 }  // namespace plexus

@@ -21,16 +21,6 @@ constexpr int kRanksMax = 65536;
 constexpr int kManyTimes = 1000000;
 constexpr double kFactorMax = 1048576;
 
-template <class Table>
-std::string names_of(const Table& table) {
-  std::vector<std::string_view> names;
-  names.reserve(std::size(table));
-  for (const auto& row : table) {
-    names.emplace_back(row.name);
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 /// A flag whose value is the name of a row of `table`, or `all`; `value` converts a row.
 template <class Row, class Value>
 void add_names(CLI::App& app,
@@ -55,33 +45,6 @@ void add_names(CLI::App& app,
         return ok();
       },
       fmt::format("{}: {} or all", help, names_of(table)));
-}
-
-template <class Value>
-struct Choice {
-  const char* name;
-  Value value;
-};
-
-/// A flag that takes one of a few words.
-template <class Value>
-void add_choice(CLI::App& app,
-                const std::string& flag,
-                std::vector<Choice<Value>> choices,
-                Value* target,
-                const std::string& help) {
-  add_flag(
-      app, flag,
-      [=](const std::string& text) -> Result<void> {
-        for (const auto& choice : choices) {
-          if (text == choice.name) {
-            *target = choice.value;
-            return ok();
-          }
-        }
-        return fail(Code::kInvalidArgument, "expects {}, not '{}'", names_of(choices), text);
-      },
-      help);
 }
 
 void add_text(CLI::App& app,
@@ -207,21 +170,13 @@ void add_start_flags(CLI::App& app, PerfOptions* options) {
       },
       "procs: a process per rank (default); threads: a thread per rank; single: one thread drives "
       "all");
-  add_flag(
+  add_choice<Binding>(
       app, "--bind",
-      [options](const std::string& text) -> Result<void> {
-        constexpr std::pair<std::string_view, Binding> kBindings[] = {{"core", Binding::kOwn},
-                                                                      {"share", Binding::kShared},
-                                                                      {"one", Binding::kOne},
-                                                                      {"none", Binding::kNone}};
-        for (const auto& [name, binding] : kBindings) {
-          if (text == name) {
-            options->binding = binding;
-            return ok();
-          }
-        }
-        return fail(Code::kInvalidArgument, "expects core, share, one or none, not '{}'", text);
-      },
+      {{"core", Binding::kOwn},
+       {"share", Binding::kShared},
+       {"one", Binding::kOne},
+       {"none", Binding::kNone}},
+      &options->binding,
       "core: each rank that is started here is pinned to a core of its own, when there are enough "
       "(default); share: also when there are not, rank by rank around the cores; one: all to one "
       "core; none: not pinned");

@@ -105,6 +105,8 @@ TEST(PerfOptions, RefusesInOneSentenceThatNamesTheFlag) {
   EXPECT_THAT(refusal("all_reduce -z 3"), HasSubstr("--blocking: expects 0, 1"));
   EXPECT_THAT(refusal("all_reduce --mode fork"),
               HasSubstr("--mode: expects procs, threads or single"));
+  EXPECT_THAT(refusal("all_reduce --bind two"),
+              HasSubstr("--bind: expects core, share, one, none, not 'two'"));
   EXPECT_THAT(refusal("all_reduce --ranks 0"), HasSubstr("--ranks: expects a whole number from 1"));
   EXPECT_THAT(refusal("all_reduce --rendezvous host"),
               HasSubstr("--rendezvous: expects HOST:PORT"));
