@@ -3,6 +3,7 @@
 """The backend's calls one by one, as torch.distributed documents them, on 2 to 4 processes."""
 import datetime
 import os
+import threading
 import time
 import unittest
 
@@ -382,6 +383,22 @@ def lifetimes():
         time.sleep(0.01)
 
 
+def last_reference():
+    """A callback has the last reference to a group, and is still running when Python ends."""
+    group = dist.new_group()
+    is_running = threading.Event()
+
+    def hold(done, group=group):
+        is_running.set()
+        time.sleep(0.3)  # Python ends meanwhile
+    future = dist.all_reduce(torch.ones(10), group=group, async_op=True).get_future()
+    ended = future.then(hold)
+    del hold, future, ended
+    dist.destroy_process_group(group)
+    del group
+    assert is_running.wait(world.bound(30))
+
+
 def count_threads():
     return len(os.listdir("/proc/self/task"))
 
@@ -437,6 +454,9 @@ class BackendTest(unittest.TestCase):
 
     def test_groups_end_cleanly(self):
         world.run(lifetimes, 2)
+
+    def test_callback_with_the_last_reference_to_a_group(self):
+        world.run(last_reference, 2)
 
 
 if __name__ == "__main__":

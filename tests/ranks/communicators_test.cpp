@@ -13,6 +13,7 @@
 namespace plexus {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 /// `body(rank, comm)` on every rank of a communicator made by unique id; the caller destroys it.
@@ -316,7 +317,9 @@ TEST(Communicators, RevokeFromAnotherThreadEndsCallsUnderWay) {
       ++calls[static_cast<size_t>(rank)];
     }
     EXPECT_EQ(ended, ncclInvalidUsage) << ncclGetLastError(nullptr);
-    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("was revoked"));
+    // The text is the process's last, which may be that of the revoker that came second.
+    EXPECT_THAT(ncclGetLastError(nullptr),
+                AnyOf(HasSubstr("was revoked"), HasSubstr("revoked before")));
     for (std::thread& thread : revokers) {
       thread.join();
     }

@@ -30,13 +30,13 @@ constexpr int kLooksPerTimeout = 10;
 constexpr size_t kFinishersMax = 16;
 constexpr auto kLookAtLanesEvery = milliseconds(2);  // while one is being made
 constexpr auto kDrainMax = std::chrono::seconds(5);
+constexpr auto kLookAtDrainEvery = milliseconds(1);
 
 /// The queues of a process, for its end.
 struct LiveQueues {
-  std::mutex mutex;
+  std::mutex mutex;  // never held during a wait: what is waited for may make or end a queue
   std::set<CallQueue*> queues;
   int ending = 0;  // in threads of their own
-  std::condition_variable ended;
   pid_t process = getpid();
 
   static LiveQueues& instance() {
@@ -121,9 +121,12 @@ c10::intrusive_ptr<c10::ivalue::Future> CallWork::getFuture() {
 
 /// The host function of a call's stream: runs in the library's thread.
 void CallWork::on_stream_done(void* work) {
-  const auto self = c10::intrusive_ptr<CallWork>::reclaim(static_cast<CallWork*>(work));
+  auto self = c10::intrusive_ptr<CallWork>::reclaim(static_cast<CallWork*>(work));
+  CallQueue& queue = *self->queue_;  // is not destroyed before its streams are idle
   const std::string failure = self->comm_->stream_failure();
   self->arrive(failure.empty() ? nullptr : make_error(failure));
+  self.reset();  // perhaps the last reference
+  queue.on_streams_.fetch_sub(1, std::memory_order_release);
 }
 
 /// The call itself has ended.
@@ -248,7 +251,6 @@ void CallQueue::close(std::unique_ptr<CallQueue> queue, c10::intrusive_ptr<c10d:
     store.reset();
     const std::lock_guard lock(live.mutex);
     --live.ending;
-    live.ended.notify_all();
   }).detach();
 }
 
@@ -263,20 +265,28 @@ void CallQueue::drain_all() {
   if (live.process != getpid()) {
     return;  // of a child made by fork, which leaves its parent's queues alone
   }
+  const auto is_drained = [&live] {
+    const std::lock_guard lock(live.mutex);
+    return live.ending == 0 && std::all_of(live.queues.begin(), live.queues.end(),
+                                           [](CallQueue* queue) { return queue->is_drained(); });
+  };
   const auto until = steady_clock::now() + kDrainMax;
-  std::unique_lock lock(live.mutex);
-  for (CallQueue* const queue : live.queues) {
-    queue->drain(until);
+  while (!is_drained() && steady_clock::now() < until) {
+    std::this_thread::sleep_for(kLookAtDrainEvery);
   }
-  live.ended.wait_until(lock, until, [&] { return live.ending == 0; });
 }
 
-void CallQueue::drain(steady_clock::time_point until) {
-  flush();
-  std::unique_lock lock(mutex_);
-  all_ended_.wait_until(lock, until, [this] {
-    return running_.empty() && arrived_.empty() && idle_finishers_ == finishers_.size();
-  });
+/// No call runs, and no thread of the queue or of a stream holds one that has ended.
+bool CallQueue::is_drained() {
+  const std::unique_lock issue(issue_mutex_, std::try_to_lock);
+  const std::unique_lock lanes(lanes_mutex_, std::try_to_lock);
+  if (!issue.owns_lock() || !lanes.owns_lock()) {
+    return false;
+  }
+  flush_locked();
+  const std::lock_guard lock(mutex_);
+  return running_.empty() && arrived_.empty() && idle_finishers_ == finishers_.size() &&
+         on_streams_.load(std::memory_order_acquire) == 0;
 }
 
 c10::intrusive_ptr<c10d::Work> CallQueue::add(Call call) {
@@ -332,12 +342,14 @@ void CallQueue::begin(const WorkPtr& work) {
 void CallQueue::put_on_stream(const WorkPtr& work, Communicator& comm) {
   work->comm_ = &comm;
   auto* const owned = WorkPtr(work).release();  // on_stream_done takes it back
+  on_streams_.fetch_add(1, std::memory_order_relaxed);
   try {
     work->call_.issue(comm.usable(), comm.stream());
     check(plexusLaunchHostFunc(comm.stream(), CallWork::on_stream_done, owned),
           "plexusLaunchHostFunc", nullptr);
   } catch (const std::exception&) {
     WorkPtr::reclaim(owned);
+    on_streams_.fetch_sub(1, std::memory_order_relaxed);
     work->arrive(comm.explain(std::current_exception()));
   }
 }
@@ -478,7 +490,6 @@ void CallQueue::finish_arrived() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++idle_finishers_;
-    all_ended_.notify_all();
     has_arrived_.wait(lock, [this] { return stop_ || !arrived_.empty(); });
     --idle_finishers_;
     if (arrived_.empty()) {

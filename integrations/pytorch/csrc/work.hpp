@@ -120,7 +120,7 @@ class CallQueue {
     std::deque<WorkPtr> waiting;  // until it is made
   };
 
-  void drain(std::chrono::steady_clock::time_point until);
+  [[nodiscard]] bool is_drained();
   [[nodiscard]] bool is_finisher(std::thread::id thread);
   void begin(const WorkPtr& work);
   void put_on_stream(const WorkPtr& work, Communicator& comm);
@@ -142,13 +142,14 @@ class CallQueue {
   std::unique_ptr<Communicator> comm_;
   std::chrono::milliseconds timeout_;
   std::atomic<uint64_t> count_{0};
-  std::mutex issue_mutex_;  // held while a call of comm_ is issued or runs without a stream
-  WorkPtr kept_;            // guarded by issue_mutex_
+  std::atomic<int> on_streams_{0};  // calls whose references streams hold
+  std::mutex issue_mutex_;          // held while a call of comm_ is issued or runs without a stream
+  WorkPtr kept_;                    // guarded by issue_mutex_
   std::mutex lanes_mutex_;
   std::map<std::pair<int, int>, Lane> lanes_;  // by source and target; guarded by lanes_mutex_
   std::mutex mutex_;                           // locked last
   std::list<WorkPtr> running_;                 // guarded by mutex_
-  std::condition_variable all_ended_;          // nothing is running, or a finisher is idle
+  std::condition_variable all_ended_;          // nothing is running
   std::deque<WorkPtr> arrived_;  // to be ended by a finisher; guarded by mutex_, as what follows
   std::condition_variable has_arrived_;
   std::vector<std::thread> finishers_;
