@@ -80,7 +80,7 @@ typedef struct plexus_tuner_trial {
   uint32_t chunk_bytes;
   uint32_t calls; /* number of calls, of which some are measured */
   uint32_t reserved;
-  int64_t time_ns; /* of a call: the median, each on the rank where it took longest; -1: unknown */
+  int64_t time_ns; /* of a call: the mean, on the rank where that is longest; -1: unknown */
 } plexus_tuner_trial_t;
 
 /* A call. */

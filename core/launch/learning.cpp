@@ -15,21 +15,25 @@ constexpr size_t kKindsMax = 1024;
 
 }  // namespace
 
-/// Measures one call, and tells the profiler what it would have heard.
+/// One call of a trial; tells the profiler what it would have heard.
 class Course::Watch final : public ExecutionWatch {
  public:
-  Watch(std::shared_ptr<Times> times, size_t slot, std::shared_ptr<ExecutionWatch> next)
-      : times_(std::move(times)), slot_(slot), next_(std::move(next)) {}
+  /// What it is in the trial: the one that connects or the one after it, whose buffers are new to
+  /// the caches; one that counts; the one that carries the agreement.
+  enum class Part : uint8_t { kConnects, kIsMeasured, kAgrees };
+
+  Watch(std::shared_ptr<Times> times, Part part, std::shared_ptr<ExecutionWatch> next)
+      : times_(std::move(times)), part_(part), next_(std::move(next)) {}
 
   void on_launch(void* /*stream*/, const uint64_t* /*times*/) noexcept override {}
   void on_begin() noexcept override {
     if (next_ != nullptr) {
       next_->on_begin();
     }
-    if (slot_ == kAgrees) {
-      for (size_t i = 0; i < kMeasuredMax; ++i) {
-        times_->sent[i] = times_->measured[i].load(std::memory_order_relaxed);
-      }
+    if (part_ == Part::kAgrees) {
+      // On several streams the last call may begin before others have ended.
+      const int64_t calls = times_->calls.load(std::memory_order_acquire);
+      times_->mean_ns = calls == 0 ? 0 : times_->sum_ns.load(std::memory_order_relaxed) / calls;
     }
     began_ = Clock::now();
   }
@@ -45,27 +49,26 @@ class Course::Watch final : public ExecutionWatch {
   }
   void on_end() noexcept override {
     const std::chrono::nanoseconds took = Clock::now() - began_;
-    if (slot_ < kMeasuredMax) {
-      times_->measured[slot_].store(took.count(), std::memory_order_relaxed);
+    if (part_ == Part::kIsMeasured) {
+      times_->sum_ns.fetch_add(took.count(), std::memory_order_relaxed);
+      times_->calls.fetch_add(1, std::memory_order_release);
     }
     if (next_ != nullptr) {
       next_->on_end();
     }
   }
 
-  static constexpr size_t kIgnores = kMeasuredMax;     // a slot that is none: not measured
-  static constexpr size_t kAgrees = kMeasuredMax + 1;  // the call carries the agreement
-
  private:
   std::shared_ptr<Times> times_;
-  size_t slot_;
+  Part part_;
   std::shared_ptr<ExecutionWatch> next_;  // nullptr: no profiler
   Clock::time_point began_{};
 };
 
 Result<void> Course::ask(const ChoiceInput& input, const PlanContext& context, uint64_t number) {
   if (is_over()) {
-    lesson_.end_trial(agreed_time());
+    // 0: no call had ended on any rank.
+    lesson_.end_trial(times_->agreed_ns > 0 ? times_->agreed_ns : -1);
   }
   PLEXUS_TRY(lesson_.ask(input, *context.filter, context.tuner));
   const bool is_trial = lesson_.trial_calls() > 0;
@@ -73,20 +76,6 @@ Result<void> Course::ask(const ChoiceInput& input, const PlanContext& context, u
   made_ = 0;
   times_ = is_trial ? std::make_shared<Times>() : nullptr;
   return ok();
-}
-
-/// The median of what is known.
-int64_t Course::agreed_time() const {
-  std::vector<int64_t> known(
-      times_->agreed.begin(),
-      times_->agreed.begin() + static_cast<std::ptrdiff_t>(measured_calls()));
-  std::erase(known, 0);  // on another stream, and not ended yet on any rank
-  if (known.empty()) {
-    return -1;
-  }
-  const auto middle = known.begin() + static_cast<std::ptrdiff_t>(known.size() / 2);
-  std::nth_element(known.begin(), middle, known.end());
-  return *middle;
 }
 
 std::vector<Task> Course::tasks_for(std::span<const Task> tasks) {
@@ -98,22 +87,23 @@ std::vector<Task> Course::tasks_for(std::span<const Task> tasks) {
     agreement.shape = {.collective = Collective::kAllReduce,
                        .type = static_cast<int>(DataType::kInt64),
                        .op = static_cast<int>(ReduceKind::kMax),
-                       .count = measured_calls(),
+                       .count = 1,
                        .has_send = true,
                        .has_recv = true};
     agreement.op = ReduceOp::plain(ReduceKind::kMax);
-    agreement.send = times_->sent.data();
-    agreement.recv = times_->agreed.data();
+    agreement.send = &times_->mean_ns;
+    agreement.recv = &times_->agreed_ns;
     all.push_back(agreement);
   }
   return all;
 }
 
 void Course::note_call(Execution& execution) {
-  const size_t slot = is_last()                            ? Watch::kAgrees
-                      : made_ == 0 || made_ > kMeasuredMax ? Watch::kIgnores
-                                                           : made_ - size_t{1};
-  execution.watch = std::make_shared<Watch>(times_, slot, std::move(execution.watch));
+  const uint32_t connecting = lesson_.trial_calls() > PLEXUS_TRIAL_CALLS_MIN ? 2 : 1;
+  const Watch::Part part = made_ < connecting ? Watch::Part::kConnects
+                           : is_last()        ? Watch::Part::kAgrees
+                                              : Watch::Part::kIsMeasured;
+  execution.watch = std::make_shared<Watch>(times_, part, std::move(execution.watch));
   ++made_;
 }
 

@@ -3,15 +3,16 @@
 // measured, and ranks agree on their times.
 //
 // Agreement: calls that are alike, which all ranks make in the same order, count up to the end of a
-// trial. The first connects, the last carries the agreement: in one group with it runs an
-// all-reduce of what each rank measured of those between, with the greatest of all ranks. So no
-// call waits for anything but itself, and each rank has the same times when the next one asks the
-// tuner. A call that has to ask waits until what is on the communicator's streams is done.
+// trial. The first connects, and the next is not measured either, the last carries the agreement:
+// in one group with it runs an all-reduce of how long those between took each rank on average, with
+// the greatest of all ranks. (Where ranks share cores, a call may take one rank no time and another
+// a turn of its core; calls in a row take all ranks the same on average.) So no call waits for
+// anything but itself, and each rank has the same time when the next one asks the tuner. A call
+// that has to ask waits until what is on the communicator's streams is done.
 //
 // Threads: as the communicator's calls; what is measured is written by whoever runs the call.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -29,8 +30,6 @@ namespace plexus {
 /// The trial under way of one kind of call.
 class Course {
  public:
-  static constexpr size_t kMeasuredMax = 64;  // calls of a trial
-
   /// Has the trial had all of its calls?
   [[nodiscard]] bool is_over() const noexcept {
     return lesson_.trial_calls() > 0 && made_ == lesson_.trial_calls();
@@ -44,18 +43,14 @@ class Course {
  private:
   friend class Learning;
   struct Times {
-    std::array<std::atomic<int64_t>, kMeasuredMax> measured{};  // by this rank, in ns
-    std::array<int64_t, kMeasuredMax> sent{};
-    std::array<int64_t, kMeasuredMax> agreed{};
+    std::atomic<int64_t> sum_ns{0};  // of this rank's calls that were measured
+    std::atomic<int64_t> calls{0};   // number of those
+    int64_t mean_ns = 0;             // what this rank tells the others
+    int64_t agreed_ns = 0;
   };
   class Watch;
   Result<void> ask(const ChoiceInput& input, const PlanContext& context, uint64_t number);
   [[nodiscard]] bool is_last() const noexcept { return made_ + 1 == lesson_.trial_calls(); }
-  /// All calls but the first and the last.
-  [[nodiscard]] size_t measured_calls() const noexcept {
-    return std::min<size_t>(lesson_.trial_calls() - 2, kMeasuredMax);
-  }
-  [[nodiscard]] int64_t agreed_time() const;
 
   Lesson lesson_;
   uint64_t number_ = 0;           // of the trial; 0: the choice holds for good

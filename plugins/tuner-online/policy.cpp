@@ -11,13 +11,19 @@ namespace {
 
 constexpr size_t kBase = 0;
 constexpr uint32_t kFirstCalls = 6;  // of a trial in the first round: 4 of them are measured
-/// Another way than the base has to be better by that, lest noise decides.
+// The last way is kept if it is better than the base by kGainLeast in kWinsLeast of kPairs pairs of
+// trials, each of kPairCalls calls or more (a sign test): times of equal calls may differ by more
+// than those of algorithms.
+constexpr uint32_t kPairCalls = 24;
+constexpr size_t kPairs = 5;
+constexpr size_t kWinsLeast = 4;
 constexpr double kGainLeast = 0.03;
 
 /// What is known of a way.
 struct Known {
-  double time_ns = -1;      // the shortest of its trials, as disturbances only add time; -1: none
-  uint32_t calls_most = 0;  // of one trial
+  double time_ns = -1;       // of its longest trial, of equally long ones the shortest; -1: none
+  uint32_t calls_timed = 0;  // of that trial
+  std::vector<plexus_tuner_trial_t> trials;  // oldest first
 };
 
 class History {
@@ -43,6 +49,24 @@ class History {
                ? known_[way].time_ns
                : base_ns() * static_cast<double>(ways_[way].predicted_ns) / base;
   }
+  /// By its first trial that is so long: what comes later does not undo a round.
+  [[nodiscard]] double expected_ns(size_t way, uint32_t calls) const {
+    const auto& trials = known_[way].trials;
+    const auto at = std::find_if(trials.begin(), trials.end(),
+                                 [&](const auto& trial) { return trial.calls >= calls; });
+    return at != trials.end() && at->time_ns >= 0 ? static_cast<double>(at->time_ns)
+                                                  : expected_ns(way);
+  }
+  /// Times of its trials that are so long, oldest first.
+  [[nodiscard]] std::vector<int64_t> times(size_t way, uint32_t calls) const {
+    std::vector<int64_t> times;
+    for (const plexus_tuner_trial_t& trial : known_[way].trials) {
+      if (trial.calls >= calls) {
+        times.push_back(trial.time_ns);
+      }
+    }
+    return times;
+  }
   /// The way with the shortest known time.
   [[nodiscard]] size_t best() const {
     size_t best = kBase;
@@ -63,10 +87,12 @@ class History {
     return static_cast<size_t>(at - ways_.begin());
   }
   static void note(Known& known, const plexus_tuner_trial_t& trial) {
-    known.calls_most = std::max(known.calls_most, trial.calls);
+    known.trials.push_back(trial);
     const auto time_ns = static_cast<double>(trial.time_ns);
-    if (trial.time_ns >= 0) {
-      known.time_ns = known.time_ns < 0 ? time_ns : std::min(known.time_ns, time_ns);
+    if (trial.time_ns >= 0 && trial.calls >= known.calls_timed) {
+      const bool is_longer = trial.calls > known.calls_timed;
+      known.time_ns = is_longer ? time_ns : std::min(known.time_ns, time_ns);
+      known.calls_timed = trial.calls;
     }
   }
   /// Also trials of ways that are none for this call's size.
@@ -87,7 +113,7 @@ class History {
 std::optional<size_t> find_untried(const std::vector<size_t>& others,
                                    const History& history,
                                    uint32_t calls) {
-  const auto lacks = [&](size_t way) { return history[way].calls_most < calls; };
+  const auto lacks = [&](size_t way) { return history.times(way, calls).empty(); };
   if (lacks(kBase)) {
     return kBase;
   }
@@ -103,6 +129,22 @@ Decision earn(const History& history, double cost_ns, double budget) {
   const double calls = std::ceil((cost_ns - history.left(budget)) / std::max(1.0, each_ns));
   return {best, static_cast<uint32_t>(
                     std::clamp(calls, double{kFirstCalls}, double{PLEXUS_TRIAL_CALLS_MAX}))};
+}
+
+/// The base against the last way, in as many pairs as it takes.
+std::optional<size_t> find_winner(std::span<const int64_t> base,
+                                  std::span<const int64_t> last,
+                                  size_t last_way) {
+  size_t wins = 0;
+  size_t losses = 0;
+  for (size_t i = 0; i < std::min(base.size(), last.size()); ++i) {
+    const double enough_ns = (1 - kGainLeast) * static_cast<double>(base[i]);
+    ++(last[i] >= 0 && static_cast<double>(last[i]) < enough_ns ? wins : losses);
+  }
+  if (wins >= kWinsLeast) {
+    return last_way;
+  }
+  return losses > kPairs - kWinsLeast ? std::optional(kBase) : std::nullopt;
 }
 
 }  // namespace
@@ -141,34 +183,39 @@ Decision decide(std::span<const Way> ways,
                 std::span<const plexus_tuner_trial_t> trials,
                 double budget) {
   const History history(ways, trials);
-  if (ways.size() == 1) {
+  if (ways.size() == 1 || trials.size() >= PLEXUS_TRIALS_MAX) {
     return {kBase, 0};
-  }
-  if (trials.size() >= PLEXUS_TRIALS_MAX) {
-    return {history.base_ns() < 0 ? kBase : history.best(), 0};
   }
   if (history.base_ns() < 0) {
     return {kBase, kFirstCalls};
   }
+  const auto try_way = [&](size_t way, uint32_t calls) {
+    const double cost_ns = calls * std::max(0.0, history.expected_ns(way) - history.base_ns());
+    return cost_ns <= history.left(budget) || way == kBase ? Decision{way, calls}
+                                                           : earn(history, cost_ns, budget);
+  };
   // The base takes part in every round, so that it is compared with equally long trials.
   std::vector<size_t> others(ways.size() - 1);
   std::iota(others.begin(), others.end(), kBase + 1);
   for (uint32_t calls = kFirstCalls;; calls *= 2) {
     if (const auto next = find_untried(others, history, calls)) {
-      const double cost_ns = calls * std::max(0.0, history.expected_ns(*next) - history.base_ns());
-      return cost_ns <= history.left(budget) || *next == kBase ? Decision{*next, calls}
-                                                               : earn(history, cost_ns, budget);
+      return try_way(*next, calls);
     }
     if (others.size() == 1) {
-      const bool gains = history[others.front()].time_ns >= 0 &&
-                         history[others.front()].time_ns < (1 - kGainLeast) * history.base_ns();
-      return {gains ? others.front() : kBase, 0};
+      break;
     }
     std::stable_sort(others.begin(), others.end(), [&](size_t a, size_t b) {
-      return history.expected_ns(a) < history.expected_ns(b);
+      return history.expected_ns(a, calls) < history.expected_ns(b, calls);
     });
     others.resize((others.size() + 1) / 2);
   }
+  const size_t last = others.front();
+  const std::vector<int64_t> base_times = history.times(kBase, kPairCalls);
+  const std::vector<int64_t> last_times = history.times(last, kPairCalls);
+  if (const auto winner = find_winner(base_times, last_times, last)) {
+    return {*winner, 0};
+  }
+  return try_way(base_times.size() <= last_times.size() ? kBase : last, kPairCalls);
 }
 
 }  // namespace plexus::tuner_online

@@ -5,8 +5,9 @@
 // The way with the shortest prediction is the base: what tuner-default would always use. Those with
 // predictions near it take part in rounds of trials, and so does the base; after each round the
 // better half goes on, and the next trials are twice as long (successive halving: Jamieson and
-// Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", 2016). A way
-// is tried only if the calls so far, with that trial, are expected to have taken at most `budget`
+// Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", 2016). The
+// last one is then tried in turn with the base, and has to win most of these pairs. A way is tried
+// only if the calls so far, with that trial, are expected to have taken at most `budget`
 // more than the base would have taken for all of them; until then the best way known is used. What
 // a better way saves is earned as well.
 #pragma once

@@ -142,5 +142,37 @@ TEST(OnlinePolicy, EndsWithUnknownTimesAndWithNoise) {
   EXPECT_LT(run.settled, 6U);
 }
 
+/// Times of equal trials that differ by more than those of the ways: a way that takes a tenth
+/// longer than the base is hardly ever kept, and one that takes a third less found more often than
+/// not.
+TEST(OnlinePolicy, IsNotFooledByNoise) {
+  constexpr uint32_t kSeed = 3;
+  constexpr int kTruths = 500;
+  std::mt19937 random(kSeed);
+  int kept_worse = 0;
+  int found = 0;
+  int to_find = 0;
+  for (int i = 0; i < kTruths; ++i) {
+    std::vector<int64_t> predicted;
+    std::vector<double> truth;
+    for (int way = 0; way < 6; ++way) {
+      predicted.push_back(1000 + 10 * way);
+      truth.push_back(std::uniform_real_distribution(0.6, 1.6)(random));
+    }
+    truth[0] = 1;
+    const Learned run = follow(ways_of(predicted), 0.1, [&](size_t way) {
+      const int luck = std::uniform_int_distribution(0, 9)(random);
+      const double factor = luck < 2 ? 0.6 : (luck < 4 ? 1.8 : 1);  // how cores were shared
+      return static_cast<int64_t>(1e5 * truth[way] * factor);
+    });
+    kept_worse += truth[run.settled] > 1.1 ? 1 : 0;
+    const bool can_find = *std::min_element(truth.begin(), truth.end()) < 0.7;
+    to_find += can_find ? 1 : 0;
+    found += can_find && truth[run.settled] < 0.9 ? 1 : 0;
+  }
+  EXPECT_LE(kept_worse, kTruths / 50) << "seed " << kSeed;
+  EXPECT_GE(found, to_find / 2) << "seed " << kSeed;
+}
+
 }  // namespace
 }  // namespace plexus::tuner_online
