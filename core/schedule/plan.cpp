@@ -2,6 +2,7 @@
 #include "core/schedule/plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "core/base/hash.hpp"
@@ -12,8 +13,17 @@ namespace plexus {
 namespace {
 
 constexpr size_t kPlansMax = 64;  // per communicator
-constexpr uint32_t kBorrowBytesMin =
-    uint32_t{8} * 1024;  // below this size, copying is faster than waiting for the reader
+// Messages of so many bytes are sent by address where the receiver can read the sender's memory,
+// which saves a copy, but lets the sender wait for the reader (docs/performance.md has the times):
+constexpr uint32_t kBorrowBytesMin = uint32_t{8} * 1024;
+// where all ranks wait for each other anyway
+constexpr uint32_t kBorrowBytesOfExchange = uint32_t{4} * 1024;
+// where a sender can be ahead by many messages
+constexpr uint32_t kBorrowBytesOfRooted = uint32_t{16} * 1024;
+// Where the reader has to get a core first, calls of at most so many bytes are copied.
+constexpr uint64_t kCopiedBytesMax = uint64_t{32} * 1024;
+constexpr uint64_t kCopiedBytesOfRootedMax = uint64_t{64} * 1024;
+constexpr uint32_t kNoBorrow = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kStreamingBytesMin =
     uint64_t{16} * 1024 * 1024;  // larger outputs do not stay in a core's caches
 
@@ -139,17 +149,52 @@ uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
   return many ? block * static_cast<uint64_t>(nranks) : block;
 }
 
+uint64_t call_bytes(const Task& task, int nranks) {
+  return std::max(buffer_bytes(task, nranks, true), buffer_bytes(task, nranks, false));
+}
+
+uint64_t longest_message_bytes(const Work& work) {
+  const Geometry& geometry = work.geometry;
+  const uint64_t last = geometry.blocked ? geometry.part_count : geometry.last_chunk_count;
+  const uint64_t count = geometry.loops > 1 ? geometry.chunk_count : last;
+  return std::min<uint64_t>(count * work.element_bytes, work.slot_bytes);
+}
+
+/// Where a rank of the host reads the messages of `work`.
+uint32_t borrow_bytes_of_host(const Task& task, const PlanContext& context, const Work& work) {
+  const CallShape& call = task.shape;
+  const bool rooted = is_rooted(call.collective);
+  if (context.state->oversubscribed &&
+      call_bytes(task, context.nranks) <= (rooted ? kCopiedBytesOfRootedMax : kCopiedBytesMax)) {
+    return kNoBorrow;
+  }
+  const bool copies_meanwhile = call.collective == Collective::kAllGather && !call.in_place;
+  const uint32_t from = rooted ? std::min(kBorrowBytesOfRooted, context.slot_bytes)
+                        : is_point_to_point(call.collective) || copies_meanwhile
+                            ? kBorrowBytesMin
+                            : kBorrowBytesOfExchange;
+  return longest_message_bytes(work) >= from ? from : kNoBorrow;
+}
+
+/// From which size on messages are sent by address.
+void set_borrowing(Work& work, const Task& task, const PlanContext& context) {
+  work.borrow_bytes_min =
+      context.device == nullptr ? borrow_bytes_of_host(task, context, work) : kBorrowBytesMin;
+  work.gather_bytes_min = kBorrowBytesMin;
+}
+
 /// In place: a copy of what was just stored in smaller pieces waits for the stores.
 void set_user_buffer(UserBuffer& buffer,
                      const void* address,
                      uint64_t size_bytes,
                      bool mapped,
+                     uint32_t borrow_bytes_min,
                      const UserMemory& memory) {
   buffer.address = static_cast<std::byte*>(const_cast<void*>(
       address));  // NOLINT(cppcoreguidelines-pro-type-const-cast): inputs are only read
   buffer.size_bytes = size_bytes;
-  buffer.place = mapped && size_bytes >= kBorrowBytesMin ? memory.find_place(address, size_bytes)
-                                                         : MappedPlace{};
+  buffer.place = mapped && size_bytes >= borrow_bytes_min ? memory.find_place(address, size_bytes)
+                                                          : MappedPlace{};
 }
 
 }  // namespace
@@ -188,27 +233,26 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context,
 ChoiceInput input_of(const PlanContext& context, std::span<const Task> tasks, const Task& call) {
   const int nranks = context.nranks;
   const std::vector<int>& nodes = context.orders.front().nodes;
-  return {
-      .collective = call.shape.collective,
-      .size_bytes = std::max(buffer_bytes(call, nranks, true), buffer_bytes(call, nranks, false)),
-      .nranks = nranks,
-      .root = is_rooted(call.shape.collective) ? call.shape.root : 0,
-      .channels_min = context.channels_min,
-      .channels_max = context.channels_max,
-      .slot_bytes = context.slot_bytes,
-      .element_bytes = static_cast<uint32_t>(element_size(call.shape.datatype())),
-      .calls_in_group = static_cast<uint32_t>(std::count_if(
-          tasks.begin(), tasks.end(),
-          [](const Task& each) { return !is_point_to_point(each.shape.collective); })),
-      .shares_memory = context.shares_memory,
-      .deterministic = context.deterministic,
-      .nodes = static_cast<int>(nodes.size()),
-      .ranks_per_node_max = most_ranks(nodes, nranks),
-      .type = call.shape.datatype(),
-      .kind = call.op.kind,
-      .collnet = context.collnet,
-      .costs = context.costs,
-      .recorded = context.recorded};
+  return {.collective = call.shape.collective,
+          .size_bytes = call_bytes(call, nranks),
+          .nranks = nranks,
+          .root = is_rooted(call.shape.collective) ? call.shape.root : 0,
+          .channels_min = context.channels_min,
+          .channels_max = context.channels_max,
+          .slot_bytes = context.slot_bytes,
+          .element_bytes = static_cast<uint32_t>(element_size(call.shape.datatype())),
+          .calls_in_group = static_cast<uint32_t>(std::count_if(
+              tasks.begin(), tasks.end(),
+              [](const Task& each) { return !is_point_to_point(each.shape.collective); })),
+          .shares_memory = context.shares_memory,
+          .deterministic = context.deterministic,
+          .nodes = static_cast<int>(nodes.size()),
+          .ranks_per_node_max = most_ranks(nodes, nranks),
+          .type = call.shape.datatype(),
+          .kind = call.op.kind,
+          .collnet = context.collnet,
+          .costs = context.costs,
+          .recorded = context.recorded};
 }
 
 Result<void> Plan::add_collective(const PlanContext& context,
@@ -342,7 +386,6 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.protocol = choice.protocol;
   work.slot_bytes =
       std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
-  work.borrow_bytes_min = kBorrowBytesMin;
   work.keeps_input = task.shape.collective == Collective::kAllReduce && !task.shape.in_place;
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
@@ -360,6 +403,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   if (work.exchanges_empty) {
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
+  set_borrowing(work, task, context);
   const WayChoice way = choose_way(*context.ways, traits_of(shapes_, task.shape, work.geometry));
   work.attach_bytes_min = way.attach_bytes_min;
   work.fetches = is_reduction(task.shape.collective) && work.attach_bytes_min != kNoAttach;
@@ -504,8 +548,8 @@ void Plan::prepare_item(const ItemTask& entry,
                         const UserMemory& memory) const noexcept {
   Work& work = entry.item->work;
   const bool maps = borrows_mapped_ && maps_;
-  set_user_buffer(work.input, send, entry.input_bytes, maps, memory);
-  set_user_buffer(work.output, recv, entry.output_bytes, maps, memory);
+  set_user_buffer(work.input, send, entry.input_bytes, maps, work.borrow_bytes_min, memory);
+  set_user_buffer(work.output, recv, entry.output_bytes, maps, work.borrow_bytes_min, memory);
 }
 
 template <class Fits>

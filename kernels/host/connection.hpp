@@ -62,7 +62,7 @@ class SendConnection {
     int peer = -1;
     Reach reach = Reach::kNothing;
     bool attaches = false;  // the receiver has a PeerReader
-    // 0: the payload is always in the data area (net slots)
+    // 0: the payload is always in the data area, for a pump that sends it on
     uint32_t inline_bytes_max = kInlineBytes;
     size_t slot_stride = 0;           // bytes from one slot's data to the next
     std::byte* lines = nullptr;       // lines of all slots; nullptr: LL and LL128 are not possible
@@ -83,6 +83,8 @@ class SendConnection {
   [[nodiscard]] uint64_t sent() const noexcept { return step_; }
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Reach reach() const noexcept { return options_.reach; }
+  /// A pump takes what is sent, and sends it on.
+  [[nodiscard]] bool is_pumped() const noexcept { return options_.inline_bytes_max == 0; }
   /// Whether commit_address() is possible.
   [[nodiscard]] bool attaches() const noexcept { return options_.attaches; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }

@@ -72,6 +72,7 @@ struct Work {
   Protocol protocol = Protocol::kSimple;  // if the connection supports it; else Simple
   uint32_t slot_bytes = 0;                // largest size of a slice
   uint32_t borrow_bytes_min = 0;          // slices of at least this size are sent by address
+  uint32_t gather_bytes_min = 0;          // the same to a pump, which sends them on from there
   uint32_t attach_bytes_min = 0;          // the same to receivers that read by system calls
   bool fetches = false;                   // what is combined may come as such an address
   // Nothing of the call is stored over the input: it may be read in place, whatever

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,6 +24,7 @@ using testing::HasSubstr;
 
 constexpr int kRanks = 2;
 constexpr size_t kElements = 3000;  // more than one slot
+constexpr uint32_t kSlotBytes = 8192;
 
 class State final : public RankState {
  public:
@@ -69,6 +71,7 @@ class Rank {
             .ways = &ways_,
             .device = nullptr};
   }
+  void share_core() { state_.oversubscribed = true; }
   void force(std::string_view algorithms) {
     filter_ = AlgorithmFilter::parse(algorithms, "").value();
   }
@@ -101,7 +104,6 @@ class Rank {
   CallLog log{kRanks};
 
  private:
-  static constexpr uint32_t kSlotBytes = 8192;
   int rank_;
   State state_;
   std::vector<ChannelOrder> orders_ = {{.ring = {0, 1}, .nodes = {0}, .datacenters = {}}};
@@ -163,6 +165,24 @@ TEST_F(PlanTest, OnlyAnAllReduceOutOfPlaceLetsPeersReadItsInputThroughout) {
   // in place with a receive buffer that begins elsewhere
   EXPECT_FALSE(keeps_input(ranks_[0].task(Collective::kReduceScatter, kElements), false));
   EXPECT_FALSE(keeps_input(ranks_[0].task(Collective::kAllGather, kElements), false));
+}
+
+/// Messages that are sent by address save a copy, and let the sender wait for the reader.
+TEST_F(PlanTest, MessagesAreSentByAddressWhereThatIsFaster) {
+  constexpr uint32_t kNever = std::numeric_limits<uint32_t>::max();
+  const auto borrow_bytes_min = [&](Collective collective, uint64_t bytes) {
+    const std::vector<Task> tasks = {ranks_[0].task(collective, bytes / sizeof(int32_t), 1)};
+    return ranks_[0].build(tasks)->items().front().item->work.borrow_bytes_min;
+  };
+  EXPECT_EQ(borrow_bytes_min(Collective::kReduceScatter, 4096), 4096U);  // to each rank
+  EXPECT_EQ(borrow_bytes_min(Collective::kReduceScatter, 2048), kNever);
+  EXPECT_EQ(borrow_bytes_min(Collective::kSend, 8192), 8192U);
+  EXPECT_EQ(borrow_bytes_min(Collective::kBroadcast, 4096), kNever);
+  EXPECT_EQ(borrow_bytes_min(Collective::kBroadcast, 1 << 20), kSlotBytes);
+  ranks_[0].share_core();
+  EXPECT_EQ(borrow_bytes_min(Collective::kReduceScatter, 16384), kNever);
+  EXPECT_EQ(borrow_bytes_min(Collective::kReduceScatter, 16384 + 4), 4096U);
+  EXPECT_EQ(borrow_bytes_min(Collective::kBroadcast, 65536), kNever);
 }
 
 /// Whether one of the messages that `recv` has taken lies in [begin, begin + size_bytes).
