@@ -50,7 +50,7 @@ ChoiceInput input_of(const PlanContext& context, std::span<const Task> tasks, co
 
 /// A choice that was made before planning. That of a trial is one of several for the same call.
 struct MadeChoice {
-  Choice choice;
+  Choice choice{};
   uint64_t trial = 0;  // its number; 0: it holds for good
 };
 

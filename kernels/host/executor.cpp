@@ -599,9 +599,7 @@ void LaneRun::hand_over(SendConnection& send, const Value& value, uint32_t size_
       return;
     }
   }
-  const uint32_t borrow_bytes_min =
-      send.is_pumped() ? work_->gather_bytes_min : work_->borrow_bytes_min;
-  if (size_bytes >= borrow_bytes_min && value.home != Buffer::kNone) {
+  if (size_bytes >= work_->address_bytes_min(send) && value.home != Buffer::kNone) {
     if (send.reach() == Reach::kProcess) {
       send.commit_pointer(value.made, size_bytes, hash);
       return;

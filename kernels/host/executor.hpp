@@ -91,6 +91,11 @@ struct Work {
   UserBuffer input;
   UserBuffer output;
   CallRecord call{};
+
+  /// From which size on slices are sent by address over `send`.
+  [[nodiscard]] uint32_t address_bytes_min(const SendConnection& send) const noexcept {
+    return send.is_pumped() ? gather_bytes_min : borrow_bytes_min;
+  }
 };
 
 enum class Progress : uint8_t { kPending, kYielded, kDone, kFailed };

@@ -36,7 +36,7 @@ struct Way {
 /// to move. Empty: there are no predictions.
 inline constexpr size_t kWaysMax = 8;
 inline constexpr double kRatioMax = 4;
-inline constexpr uint64_t kChannelBytesMin = 256 * 1024;
+inline constexpr uint64_t kChannelBytesMin = uint64_t{256} * 1024;
 std::vector<Way> list_ways(std::span<const plexus_tuner_candidate_t> candidates,
                            uint64_t size_bytes);
 
