@@ -20,7 +20,7 @@ class Course::Watch final : public ExecutionWatch {
  public:
   /// What it is in the trial: the one that connects or the one after it, whose buffers are new to
   /// the caches; one that counts; the one that carries the agreement.
-  enum class Part : uint8_t { kConnects, kIsMeasured, kAgrees };
+  enum class Part : uint8_t { kWarmsUp, kIsMeasured, kAgrees };
 
   Watch(std::shared_ptr<Times> times, Part part, std::shared_ptr<ExecutionWatch> next)
       : times_(std::move(times)), part_(part), next_(std::move(next)) {}
@@ -99,10 +99,10 @@ std::vector<Task> Course::tasks_for(std::span<const Task> tasks) {
 }
 
 void Course::note_call(Execution& execution) {
-  const uint32_t connecting = lesson_.trial_calls() > PLEXUS_TRIAL_CALLS_MIN ? 2 : 1;
-  const Watch::Part part = made_ < connecting ? Watch::Part::kConnects
-                           : is_last()        ? Watch::Part::kAgrees
-                                              : Watch::Part::kIsMeasured;
+  const uint32_t warm_up = lesson_.trial_calls() > PLEXUS_TRIAL_CALLS_MIN ? 2 : 1;
+  const Watch::Part part = made_ < warm_up ? Watch::Part::kWarmsUp
+                           : is_last()     ? Watch::Part::kAgrees
+                                           : Watch::Part::kIsMeasured;
   execution.watch = std::make_shared<Watch>(times_, part, std::move(execution.watch));
   ++made_;
 }

@@ -10,7 +10,7 @@ namespace plexus::tuner_online {
 namespace {
 
 constexpr size_t kBase = 0;
-constexpr uint32_t kFirstCalls = 6;  // of a trial in the first round: 4 of them are measured
+constexpr uint32_t kFirstCalls = 6;  // of a trial in the first round: 3 of them are measured
 // The last way is kept if it is better than the base by kGainLeast in kWinsLeast of kPairs pairs of
 // trials, each of kPairCalls calls or more (a sign test): times of equal calls may differ by more
 // than those of algorithms.
@@ -19,48 +19,57 @@ constexpr size_t kPairs = 5;
 constexpr size_t kWinsLeast = 4;
 constexpr double kGainLeast = 0.03;
 
-/// What is known of a way.
-struct Known {
-  double time_ns = -1;       // of its longest trial, of equally long ones the shortest; -1: none
-  uint32_t calls_timed = 0;  // of that trial
-  std::vector<plexus_tuner_trial_t> trials;  // oldest first
-};
-
+/// What the trials so far say of the ways.
 class History {
  public:
   History(std::span<const Way> ways, std::span<const plexus_tuner_trial_t> trials)
-      : ways_(ways), known_(ways.size()) {
+      : ways_(ways), trials_(ways.size()) {
     for (const plexus_tuner_trial_t& trial : trials) {
       if (const size_t way = find(trial); way < ways.size()) {
-        note(known_[way], trial);
+        trials_[way].push_back(trial);
       }
     }
-    for (const plexus_tuner_trial_t& trial : trials) {
-      add_up(trial);
+    const double base = base_ns();
+    for (const plexus_tuner_trial_t& trial : trials) {  // also those of no way for this size
+      if (trial.time_ns >= 0 && base >= 0) {
+        by_base_ns_ += trial.calls * base;
+        lost_ns_ += trial.calls * (static_cast<double>(trial.time_ns) - base);
+      }
     }
   }
 
-  [[nodiscard]] const Known& operator[](size_t way) const { return known_[way]; }
-  [[nodiscard]] double base_ns() const { return known_[kBase].time_ns; }
+  /// Of its longest trial, of equally long ones the shortest time; -1: unknown.
+  [[nodiscard]] double time_ns(size_t way) const {
+    uint32_t calls = 0;
+    double time_ns = -1;
+    for (const plexus_tuner_trial_t& trial : trials_[way]) {
+      const auto trial_ns = static_cast<double>(trial.time_ns);
+      const bool is_better =
+          trial.calls > calls || (trial.calls == calls && (time_ns < 0 || trial_ns < time_ns));
+      if (trial.time_ns >= 0 && is_better) {
+        calls = trial.calls;
+        time_ns = trial_ns;
+      }
+    }
+    return time_ns;
+  }
+  [[nodiscard]] double base_ns() const { return time_ns(kBase); }
   /// Of a way that was not tried yet: as much longer than the base as predicted.
   [[nodiscard]] double expected_ns(size_t way) const {
     const double base = static_cast<double>(std::max<int64_t>(1, ways_[kBase].predicted_ns));
-    return known_[way].time_ns >= 0
-               ? known_[way].time_ns
-               : base_ns() * static_cast<double>(ways_[way].predicted_ns) / base;
+    const double known = time_ns(way);
+    return known >= 0 ? known : base_ns() * static_cast<double>(ways_[way].predicted_ns) / base;
   }
   /// By its first trial that is so long: what comes later does not undo a round.
   [[nodiscard]] double expected_ns(size_t way, uint32_t calls) const {
-    const auto& trials = known_[way].trials;
-    const auto at = std::find_if(trials.begin(), trials.end(),
-                                 [&](const auto& trial) { return trial.calls >= calls; });
-    return at != trials.end() && at->time_ns >= 0 ? static_cast<double>(at->time_ns)
-                                                  : expected_ns(way);
+    const std::vector<int64_t> known = times(way, calls);
+    return !known.empty() && known.front() >= 0 ? static_cast<double>(known.front())
+                                                : expected_ns(way);
   }
   /// Times of its trials that are so long, oldest first.
   [[nodiscard]] std::vector<int64_t> times(size_t way, uint32_t calls) const {
     std::vector<int64_t> times;
-    for (const plexus_tuner_trial_t& trial : known_[way].trials) {
+    for (const plexus_tuner_trial_t& trial : trials_[way]) {
       if (trial.calls >= calls) {
         times.push_back(trial.time_ns);
       }
@@ -71,7 +80,7 @@ class History {
   [[nodiscard]] size_t best() const {
     size_t best = kBase;
     for (size_t way = 0; way < ways_.size(); ++way) {
-      best = known_[way].time_ns >= 0 && known_[way].time_ns < known_[best].time_ns ? way : best;
+      best = time_ns(way) >= 0 && time_ns(way) < time_ns(best) ? way : best;
     }
     return best;
   }
@@ -86,25 +95,9 @@ class History {
     });
     return static_cast<size_t>(at - ways_.begin());
   }
-  static void note(Known& known, const plexus_tuner_trial_t& trial) {
-    known.trials.push_back(trial);
-    const auto time_ns = static_cast<double>(trial.time_ns);
-    if (trial.time_ns >= 0 && trial.calls >= known.calls_timed) {
-      const bool is_longer = trial.calls > known.calls_timed;
-      known.time_ns = is_longer ? time_ns : std::min(known.time_ns, time_ns);
-      known.calls_timed = trial.calls;
-    }
-  }
-  /// Also trials of ways that are none for this call's size.
-  void add_up(const plexus_tuner_trial_t& trial) {
-    if (trial.time_ns >= 0 && base_ns() >= 0) {
-      by_base_ns_ += trial.calls * base_ns();
-      lost_ns_ += trial.calls * (static_cast<double>(trial.time_ns) - base_ns());
-    }
-  }
 
   std::span<const Way> ways_;
-  std::vector<Known> known_;
+  std::vector<std::vector<plexus_tuner_trial_t>> trials_;  // by way, oldest first
   double by_base_ns_ = 0;  // what all calls would have taken by the base
   double lost_ns_ = 0;     // what they took longer
 };
@@ -125,7 +118,7 @@ std::optional<size_t> find_untried(const std::vector<size_t>& others,
 Decision earn(const History& history, double cost_ns, double budget) {
   const size_t best = history.best();
   const double each_ns =
-      budget * history.base_ns() + std::max(0.0, history.base_ns() - history[best].time_ns);
+      budget * history.base_ns() + std::max(0.0, history.base_ns() - history.time_ns(best));
   const double calls = std::ceil((cost_ns - history.left(budget)) / std::max(1.0, each_ns));
   return {best, static_cast<uint32_t>(
                     std::clamp(calls, double{kFirstCalls}, double{PLEXUS_TRIAL_CALLS_MAX}))};

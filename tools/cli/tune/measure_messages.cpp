@@ -103,7 +103,7 @@ constexpr const char* kSharedAlgorithms[] = {"recursive_doubling_all_reduce", "r
                                              "all_pairs_all_reduce", "direct_broadcast"};
 
 bool is_rooted(const SharedCall& call) {
-  return find_algorithm(call.algorithm)->collective == Collective::kBroadcast;
+  return plexus::is_rooted(find_algorithm(call.algorithm)->collective);
 }
 
 /// Of each number of ranks the kSharedAlgorithms, and over sockets those that are not rooted.

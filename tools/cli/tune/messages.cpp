@@ -131,18 +131,6 @@ double slower_by(const SimCalibration& calibration, const std::vector<SharedCall
   return slower;
 }
 
-/// Where `is_beyond` becomes true, from 0 to `high`.
-template <class IsBeyond>
-double bisect(double high, const IsBeyond& is_beyond) {
-  constexpr int kHalvings = 30;
-  double low = 0;
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = (low + high) / 2;
-    (is_beyond(middle) ? high : low) = middle;
-  }
-  return low;
-}
-
 /// The cost of a turn with which `calls` are predicted as they were measured. `messages`: without
 /// it.
 double fit_turn(const std::vector<SharedCall>& calls, const nlohmann::ordered_json& messages) {
@@ -150,14 +138,18 @@ double fit_turn(const std::vector<SharedCall>& calls, const nlohmann::ordered_js
   if (calls.empty() || calibration.has_error()) {
     return 0;
   }
-  double most = 0;  // a call takes more than a turn
+  double low = 0;
+  double high = 0;  // a call takes more than a turn
   for (const SharedCall& call : calls) {
-    most = std::max(most, call.us);
+    high = std::max(high, call.us);
   }
-  return bisect(most, [&](double turn_us) {
-    calibration.value().turn_us = calibration.value().net_turn_us = turn_us;
-    return slower_by(calibration.value(), calls) > 0;
-  });
+  constexpr int kHalvings = 30;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    calibration.value().turn_us = calibration.value().net_turn_us = middle;
+    (slower_by(calibration.value(), calls) > 0 ? high : low) = middle;
+  }
+  return low;
 }
 
 /// The cost of a rooted call with which those are predicted best. `messages`: with another.
