@@ -12,12 +12,12 @@ extern "C" {
 #endif
 
 /* For a program whose processes a launcher starts, one for each rank, and that has nothing else to
- * pass a unique id on with: what ncclCommInitRank takes, on every rank. By the launcher's variables:
- * srun, mpirun of Open MPI and of MPICH, all others with PMI-1 or PMIx, torchrun; or RANK,
- * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, set by hand. NCCL_COMM_ID, if set, says where ranks meet.
- * All ranks call it, once in their life; ncclCommSplit makes further communicators. May block until
- * rank 0 has called it, bounded by PLEXUS_BOOTSTRAP_TIMEOUT. A program that calls MPI_Init sends an
- * id of ncclGetUniqueId by MPI_Bcast instead. docs/running-on-a-cluster.md.
+ * pass a unique id on with: what ncclCommInitRank takes, on every rank. By the launcher's
+ * variables: srun, mpirun of Open MPI and of MPICH, all others with PMI-1 or PMIx, torchrun; or
+ * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, set by hand. NCCL_COMM_ID, if set, says where
+ * ranks meet. All ranks call it, once in their life; ncclCommSplit makes further communicators. May
+ * block until rank 0 has called it, bounded by PLEXUS_BOOTSTRAP_TIMEOUT. A program that calls
+ * MPI_Init sends an id of ncclGetUniqueId by MPI_Bcast instead. docs/running-on-a-cluster.md.
  * Threads: any. Errors: ncclInvalidUsage when no launcher has started this process, or its
  * variables are wrong or do not suffice. */
 ncclResult_t plexusGetUniqueIdFromEnvironment(ncclUniqueId* id, int* nranks, int* rank);

@@ -159,7 +159,6 @@ void Communicator::make_runner() {
                 .orders = setup_.topology->orders,
                 .costs = setup_.topology->costs.get(),
                 .connections = connections_.get(),
-                .memory = &process_.memory,
                 .filter = &setup_.filter,
                 .tuner = tuner_.get(),
                 .collnet = &setup_.collnet.ability,
@@ -173,6 +172,7 @@ void Communicator::make_runner() {
                 .slot_bytes = setup_.slot_bytes,
                 .ways = &setup_.ways,
                 .device = device_rank_.get()},
+      .memory = &process_.memory,
       .infos = *setup_.infos,
       .log = call_log_.get(),
       .profile = profile_.get(),
@@ -239,7 +239,7 @@ Result<void> Communicator::start(CommSetup setup) {
   process_.memory.note_process();
   PLEXUS_TRY(open_tuner());
   PLEXUS_TRY(open_profilers());
-  oversubscribed = setup_.oversubscribed;
+  ranks_per_core = setup_.ranks_per_core;
   const PeerInfo& mine = setup_.mine();
   if (mine.on_cuda()) {
     PLEXUS_TRY(process_.async.start());

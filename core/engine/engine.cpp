@@ -36,6 +36,14 @@ constexpr auto kSleep =
 // short a time that spinning would have cost them less.
 constexpr uint32_t kSharedSpinRounds = 100;
 constexpr auto kShortSleep = microseconds(40);
+// When ranks outnumber cores, a rank that waits gives its core to another: a turn, about 1.5 us.
+// Where two share a core and all ranks of a call wait for each other, it polls first: a rank that
+// has just sent something for as long as the answer of one that has another core takes, a cache
+// line or two; one whose turn has come for nothing for most of a turn, as the other has just found
+// that it must wait for somebody else.
+constexpr uint32_t kAnswerPolls = 6;
+constexpr uint32_t kTurnPolls = 60;
+constexpr uint32_t kTurnLookRounds = 24;        // turns between two reads of the clock
 constexpr size_t kLanesWatched = 16;            // by a thread that sleeps, of those that it polls
 constexpr auto kPumpSleep = microseconds(100);  // a pump has no wake-up, so it is polled
 constexpr auto kStallAfter = milliseconds(1000);
@@ -77,6 +85,18 @@ bool drained(const Execution& execution) {
                      [](ConnectionEnd* end) { return end->drained(); });
 }
 
+/// The same, soon: the peers take what they have been sent by address when they get to it.
+bool poll_drained(const Execution& execution) {
+  const uint32_t polls = execution.rank->oversubscribed() ? 1 : kPolls;
+  for (uint32_t i = 1; i < polls; ++i) {
+    if (drained(execution)) {
+      return true;
+    }
+    _mm_pause();
+  }
+  return drained(execution);
+}
+
 /// Whether run_simple() applies: connected, few queues, and no pumps.
 bool is_simple(const Execution& execution) {
   return execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps &&
@@ -106,7 +126,7 @@ bool is_connected(const WorkQueue::Item& item) {
 
 /// The only remaining lane may poll longer before it reports that it waits.
 void let_poll(const Execution& execution, size_t lanes_left, RunQueue& queue) {
-  queue.set_polls(lanes_left == 1 && !execution.rank->oversubscribed ? kPolls : 1);
+  queue.set_polls(lanes_left == 1 && !execution.rank->oversubscribed() ? kPolls : 1);
 }
 
 void begin_run(Execution& execution) {
@@ -114,6 +134,11 @@ void begin_run(Execution& execution) {
   execution.moved = false;
   execution.still_since = {};
   execution.error.reset();
+}
+
+/// Whether all ranks wait for each other.
+bool is_exchange(const Work& work) {
+  return !is_rooted(static_cast<Collective>(work.call.collective));
 }
 
 void end_run(Execution& execution) {
@@ -236,7 +261,7 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
     execution.moved = true;
     moved();
   }
-  if (all_left == 0 && drained(execution)) {
+  if (all_left == 0 && poll_drained(execution)) {
     return false;
   }
   return any_moved || wait_for(execution);
@@ -267,27 +292,50 @@ void Engine::take_stop_reason(Execution& execution) noexcept {
 /// profiles distinguish waiting from work.
 bool Engine::wait_for(Execution& execution) noexcept {
   polled_.clear();
+  bool awaits_answer = false;
   try {
     for (WorkQueue& queue : execution.queues) {
       if (queue.current < queue.items.size()) {
-        for (LaneRun& lane : queue.items[queue.current].lanes) {
+        WorkQueue::Item& item = queue.items[queue.current];
+        for (LaneRun& lane : item.lanes) {
           polled_.push_back(&lane);
         }
+        awaits_answer = awaits_answer || is_exchange(item.work);
       }
     }
   } catch (const std::bad_alloc&) {
     polled_.clear();  // the caller polls
   }
+  const bool polls_on = awaits_answer && execution.rank->ranks_per_core == 2;
   do {
     if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
       take_stop_reason(execution);
       return false;
     }
+    if (polls_on && poll_for_answer()) {
+      return true;
+    }
     wait();
-  } while (!polled_.empty() && std::none_of(polled_.begin(), polled_.end(), [](LaneRun* lane) {
-    return lane->waits_at_fifo() && lane->can_go_on();
-  }));
+  } while (!polled_.empty() && !can_one_go_on());
   return true;
+}
+
+/// Whether one of the lanes that wait can go on.
+bool Engine::can_one_go_on() const noexcept {
+  return std::any_of(polled_.begin(), polled_.end(),
+                     [](LaneRun* lane) { return lane->waits_at_fifo() && lane->can_go_on(); });
+}
+
+/// Before a turn of another rank, where two share a core.
+bool Engine::poll_for_answer() const noexcept {
+  const uint32_t most = idle_rounds_ == 0 ? kAnswerPolls : kTurnPolls;
+  for (uint32_t polls = 0; polls < most; ++polls) {
+    if (can_one_go_on()) {
+      return true;
+    }
+    _mm_pause();
+  }
+  return false;
 }
 
 void Engine::add(Execution& execution) noexcept {
@@ -617,14 +665,17 @@ void Engine::wait() noexcept {
     idle_long_ = true;
   }
   if (!idle_long_) {
-    const bool is_oversubscribed = !active_.empty() && active_.front()->rank->oversubscribed;
+    if (!active_.empty() && active_.front()->rank->oversubscribed()) {
+      give_turn();
+      return;
+    }
     const uint32_t spin_rounds = neighbours_.are_known() ? shared_spin_rounds_ : kSpinRounds;
-    if (idle_rounds_ < spin_rounds && !is_oversubscribed && !has_spun_long()) {
+    if (idle_rounds_ < spin_rounds && !has_spun_long()) {
       _mm_pause();
       return;
     }
-    if (is_oversubscribed || !neighbours_.are_known() || !neighbours_.are_there(Clock::now())) {
-      yield(is_oversubscribed);
+    if (!neighbours_.are_known() || !neighbours_.are_there(Clock::now())) {
+      yield();
       return;
     }
     idle_long_ = true;
@@ -641,29 +692,39 @@ void Engine::wait() noexcept {
 }
 
 bool Engine::has_spun_long() noexcept {
-  if (idle_rounds_ % kSpinLookRounds != 1) {
+  if (idle_rounds_ % kSpinLookRounds != 0) {
     return false;
   }
   const auto now = Clock::now();
-  if (idle_rounds_ == 1) {
+  if (idle_rounds_ == kSpinLookRounds) {
     spins_since_ = now;
   }
   return now - spins_since_ > kSpinFor;
 }
 
-/// When ranks outnumber cores, the threads to which a yield gives the core are ranks that yield as
-/// well, so how long that takes tells nothing.
-void Engine::yield(bool is_oversubscribed) noexcept {
+void Engine::yield() noexcept {
   const auto before = Clock::now();
   sched_yield();
   const auto after = Clock::now();
   if (idle_since_ == Clock::time_point{}) {
     idle_since_ = before;
   }
-  if (!is_oversubscribed) {
-    neighbours_.learn(before, after);
-  }
+  neighbours_.learn(before, after);
   idle_long_ = neighbours_.are_known() || after - idle_since_ >= kYieldFor;
+}
+
+/// When ranks outnumber cores: a rank that gets the core yields as well, so how long that takes
+/// tells nothing of other threads.
+void Engine::give_turn() noexcept {
+  sched_yield();
+  if (idle_rounds_ % kTurnLookRounds != 0) {
+    return;
+  }
+  const auto now = Clock::now();
+  if (idle_since_ == Clock::time_point{}) {
+    idle_since_ = now;
+  }
+  idle_long_ = now - idle_since_ >= kYieldFor;
 }
 
 /// False when all executions wait for kernels that need no pumps: spinning would help none of them.

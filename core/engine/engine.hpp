@@ -53,6 +53,8 @@ class Engine {
   size_t restart_item(const Execution& execution, WorkQueue& queue) noexcept;
   bool poll_queues(Execution& execution, RunQueue& alone) noexcept;
   [[gnu::noinline]] bool wait_for(Execution& execution) noexcept;
+  [[nodiscard]] bool can_one_go_on() const noexcept;
+  [[nodiscard]] bool poll_for_answer() const noexcept;
   [[gnu::cold]] static void fail_simple(Execution& execution, LaneRun& lane) noexcept;
   [[gnu::cold]] static void take_stop_reason(Execution& execution) noexcept;
   void moved() noexcept;
@@ -67,7 +69,8 @@ class Engine {
   void find_stalled() noexcept;
   void find_stalled_sometimes() noexcept;
   bool has_spun_long() noexcept;
-  void yield(bool is_oversubscribed) noexcept;
+  void yield() noexcept;
+  void give_turn() noexcept;
   void sleep() noexcept;
   static void sleep_at(std::span<LaneRun* const> lanes) noexcept;
 

@@ -51,8 +51,10 @@ class RankState {
   virtual ~RankState() = default;
   /// Set once, by abort or by a failure of a peer or of this rank: everything that waits gives up.
   std::atomic<bool> stop{false};
-  /// More ranks than cores on this host: waiting yields the core at once.
-  bool oversubscribed = false;
+  /// On the cores that this rank may use, rounded up.
+  uint32_t ranks_per_core = 1;
+  /// More ranks than cores: waiting yields the core.
+  [[nodiscard]] bool oversubscribed() const noexcept { return ranks_per_core > 1; }
   /// Ends that still have to deliver messages of earlier calls. Used only by the engine that drives
   /// the rank.
   std::vector<ConnectionEnd*> unsettled;

@@ -41,7 +41,7 @@ void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
 
 void CallRunner::fill_in(Plan& plan, std::span<const Task> tasks) {
   const uint64_t sequence = context_.log->collectives();
-  plan.prepare(tasks, *context_.log, *context_.plans.memory);
+  plan.prepare(tasks, *context_.log, places_);
   if (context_.profile != nullptr) {
     context_.profile->prepare(plan, tasks, sequence);
   }
@@ -86,7 +86,7 @@ Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* 
   if (plan == nullptr) {
     return false;
   }
-  plan->prepare_again(send, recv, *context_.log, *context_.plans.memory);
+  plan->prepare_again(send, recv, *context_.log, places_);
   PLEXUS_TRY(run(*plan));
   return true;
 }

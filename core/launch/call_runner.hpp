@@ -25,6 +25,7 @@ namespace plexus {
 /// What running calls needs from the communicator and from the process. Pointers are borrowed.
 struct LaunchContext {
   PlanContext plans;
+  const UserMemory* memory;
   std::span<const PeerInfo> infos;  // [nranks]
   CallLog* log;
   Profile* profile;  // nullptr: no profiler is loaded
@@ -43,6 +44,7 @@ class CallRunner {
  public:
   explicit CallRunner(const LaunchContext& context)
       : context_(context),
+        places_(context.memory),
         repeats_(context.profile == nullptr && context.plans.device == nullptr),
         learning_(context_.plans, can_measure(context.infos)) {}
   CallRunner(const CallRunner&) = delete;
@@ -109,6 +111,7 @@ class CallRunner {
   std::function<void()> finish_submission(std::function<void()> finished);
 
   LaunchContext context_;
+  KnownPlaces places_;
   bool repeats_;  // no profiler wants to be told of a call, and none needs a launch
   Learning learning_;
   Course* course_ = nullptr;  // of the newest plan, if that is of a trial

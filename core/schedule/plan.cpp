@@ -164,7 +164,7 @@ uint64_t longest_message_bytes(const Work& work) {
 uint32_t borrow_bytes_of_host(const Task& task, const PlanContext& context, const Work& work) {
   const CallShape& call = task.shape;
   const bool rooted = is_rooted(call.collective);
-  if (context.state->oversubscribed &&
+  if (context.state->oversubscribed() &&
       call_bytes(task, context.nranks) <= (rooted ? kCopiedBytesOfRootedMax : kCopiedBytesMax)) {
     return kNoBorrow;
   }
@@ -189,12 +189,12 @@ void set_user_buffer(UserBuffer& buffer,
                      uint64_t size_bytes,
                      bool mapped,
                      uint32_t borrow_bytes_min,
-                     const UserMemory& memory) {
+                     KnownPlaces& places) {
   buffer.address = static_cast<std::byte*>(const_cast<void*>(
       address));  // NOLINT(cppcoreguidelines-pro-type-const-cast): inputs are only read
   buffer.size_bytes = size_bytes;
-  buffer.place = mapped && size_bytes >= borrow_bytes_min ? memory.find_place(address, size_bytes)
-                                                          : MappedPlace{};
+  buffer.place =
+      mapped && size_bytes >= borrow_bytes_min ? places.find(address, size_bytes) : MappedPlace{};
 }
 
 }  // namespace
@@ -489,7 +489,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
   }
 }
 
-void Plan::prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& memory) {
+void Plan::prepare(std::span<const Task> tasks, CallLog& log, KnownPlaces& places) {
   for (const ItemTask& entry : items_) {
     const Task& task = tasks[entry.task];
     Work& work = entry.item->work;
@@ -497,7 +497,7 @@ void Plan::prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& 
     if (task.scalar != nullptr && !on_device_) {  // on a device the launch reads it
       work.op.load_scalar(task.scalar, task.shape.datatype());
     }
-    prepare_item(entry, task.send, tasks[entry.recv_task].recv, memory);
+    prepare_item(entry, task.send, tasks[entry.recv_task].recv, places);
   }
   number_calls(log);
 }
@@ -510,9 +510,9 @@ Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
   return device_plan_.get();
 }
 
-void Plan::prepare_again(const void* send, void* recv, CallLog& log, const UserMemory& memory) {
+void Plan::prepare_again(const void* send, void* recv, CallLog& log, KnownPlaces& places) {
   for (const ItemTask& entry : items_) {
-    prepare_item(entry, send, recv, memory);
+    prepare_item(entry, send, recv, places);
   }
   number_calls(log);
 }
@@ -545,11 +545,11 @@ void Plan::number_calls(CallLog& log) {
 void Plan::prepare_item(const ItemTask& entry,
                         const void* send,
                         void* recv,
-                        const UserMemory& memory) const noexcept {
+                        KnownPlaces& places) const noexcept {
   Work& work = entry.item->work;
   const bool maps = borrows_mapped_ && maps_;
-  set_user_buffer(work.input, send, entry.input_bytes, maps, work.borrow_bytes_min, memory);
-  set_user_buffer(work.output, recv, entry.output_bytes, maps, work.borrow_bytes_min, memory);
+  set_user_buffer(work.input, send, entry.input_bytes, maps, work.borrow_bytes_min, places);
+  set_user_buffer(work.output, recv, entry.output_bytes, maps, work.borrow_bytes_min, places);
 }
 
 template <class Fits>

@@ -30,7 +30,6 @@ struct PlanContext {
   std::span<const ChannelOrder> orders;  // channel c runs in orders[c % orders.size()]
   const LoopCosts* costs;
   ConnectionSet* connections;
-  const UserMemory* memory;
   const AlgorithmFilter* filter;
   Tuner* tuner;  // nullptr: use the built-in rules
   const CollnetAbility* collnet;
@@ -73,10 +72,10 @@ class Plan {
   /// Its choice is a trial, whose calls are counted.
   [[nodiscard]] bool is_trial() const noexcept { return trial_ != 0; }
   /// Fills in what changes from call to call, and notes the calls in `log`.
-  void prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& memory);
+  void prepare(std::span<const Task> tasks, CallLog& log, KnownPlaces& places);
 
   /// The same for a plan of one call without scalar, of which only the addresses change.
-  void prepare_again(const void* send, void* recv, CallLog& log, const UserMemory& memory);
+  void prepare_again(const void* send, void* recv, CallLog& log, KnownPlaces& places);
 
   /// Distinct among the plans of a cache.
   [[nodiscard]] uint64_t number() const noexcept { return number_; }
@@ -124,7 +123,7 @@ class Plan {
   void prepare_item(const ItemTask& entry,
                     const void* send,
                     void* recv,
-                    const UserMemory& memory) const noexcept;
+                    KnownPlaces& places) const noexcept;
   void number_calls(CallLog& log);
 
   uint64_t number_ = 0;

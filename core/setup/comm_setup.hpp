@@ -60,7 +60,7 @@ struct CommSetup {
   int channels_min = 1;  // possible on all ranks
   int channels_max = 1;
   int net_channels = 1;         // that share a long message over the network
-  bool oversubscribed = false;  // this rank's host cores have more ranks than cores
+  uint32_t ranks_per_core = 1;  // of this rank's cores, rounded up
 
   [[nodiscard]] const PeerInfo& mine() const { return (*infos)[static_cast<size_t>(rank)]; }
 };

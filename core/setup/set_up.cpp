@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/setup/set_up.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 
@@ -14,13 +15,14 @@
 namespace plexus {
 namespace {
 
-bool is_oversubscribed(const CommSetup& setup) {
+uint32_t count_ranks_per_core(const CommSetup& setup) {
   const PeerInfo& mine = setup.mine();
   uint32_t ranks_on_my_cores = 0;
   for (const PeerInfo& info : *setup.infos) {
     ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
   }
-  return ranks_on_my_cores > mine.cores;
+  const uint32_t cores = std::max(mine.cores, 1U);
+  return (ranks_on_my_cores + cores - 1) / cores;
 }
 
 /// Derives the rest of the setup from what all ranks and their networks reported.
@@ -62,7 +64,7 @@ Result<void> finish(const SetupContext& context,
   setup.channels_min = static_cast<int>(channels_min);
   setup.channels_max = static_cast<int>(channels_max);
   setup.net_channels = static_cast<int>(choose_net_channels(*setup.infos));
-  setup.oversubscribed = is_oversubscribed(setup);
+  setup.ranks_per_core = count_ranks_per_core(setup);
   PLEXUS_TRY(collnet, agree_on_collnet(context, setup, give_up));
   setup.collnet = std::move(collnet);
   return ok();

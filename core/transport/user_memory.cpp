@@ -34,6 +34,7 @@ Result<void*> UserMemory::allocate(size_t size_bytes) {
   auto* const address = segment.value().data();
   const std::unique_lock lock(mutex_);
   segments_.emplace(address, std::move(segment).value());
+  note_change();
   return static_cast<void*>(address);
 }
 
@@ -63,6 +64,7 @@ Result<void> UserMemory::release(void* pointer) {
                 fmt::ptr(pointer));
   }
   segments_.erase(at);
+  note_change();
   return ok();
 }
 
@@ -84,6 +86,13 @@ MappedPlace UserMemory::find_place(const void* address, size_t size_bytes) const
           .offset = offset,
           .pid = pid_.load(std::memory_order_relaxed),
           .fd = segment.fd()};
+}
+
+MappedPlace KnownPlaces::find_new(const void* address, size_t size_bytes) noexcept {
+  const MappedPlace place = memory_->find_place(address, size_bytes);
+  known_.at(next_) = {.address = address, .size_bytes = size_bytes, .place = place};
+  next_ = (next_ + 1) % known_.size();
+  return place;
 }
 
 std::byte* PeerSegments::find(const MappedPlace& place, uint64_t size_bytes) noexcept {

@@ -3,6 +3,7 @@
 // they read a sender's user buffer without a copy through slots.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -38,13 +39,55 @@ class UserMemory {
   /// Where [address, address + size) lies; segment 0 when it is not wholly inside one segment.
   [[nodiscard]] MappedPlace find_place(const void* address, size_t size_bytes) const noexcept;
   /// Places are in the calling process from now on: before the first communicator after a fork.
-  void note_process() noexcept { pid_.store(getpid(), std::memory_order_relaxed); }
+  void note_process() noexcept {
+    pid_.store(getpid(), std::memory_order_relaxed);
+    note_change();
+  }
+  /// Another number after each change of what find_place() gives.
+  [[nodiscard]] uint64_t version() const noexcept {
+    return version_.load(std::memory_order_acquire);  // pairs with note_change()
+  }
 
  private:
+  void note_change() noexcept { version_.fetch_add(1, std::memory_order_release); }
+
+  std::atomic<uint64_t> version_{0};
   std::atomic<int32_t> pid_{getpid()};  // kept: asking the system takes longer than a small message
   mutable std::shared_mutex mutex_;
   std::map<const std::byte*, SharedMemory> segments_;    // key: address of the first user byte
   std::map<const std::byte*, DeviceMemory> on_devices_;  // likewise
+};
+
+/// Remembers the places of the buffers that one thread uses, so that its calls take no lock.
+class KnownPlaces {
+ public:
+  explicit KnownPlaces(const UserMemory* memory) : memory_(memory) {}
+  /// As UserMemory::find_place().
+  [[nodiscard]] MappedPlace find(const void* address, size_t size_bytes) noexcept {
+    if (const uint64_t version = memory_->version(); version != version_) {
+      version_ = version;
+      known_ = {};
+    }
+    for (const Known& known : known_) {
+      if (known.address == address && known.size_bytes == size_bytes) {
+        return known.place;
+      }
+    }
+    return find_new(address, size_bytes);
+  }
+
+ private:
+  struct Known {
+    const void* address = nullptr;
+    size_t size_bytes = 0;
+    MappedPlace place{};
+  };
+  [[nodiscard]] MappedPlace find_new(const void* address, size_t size_bytes) noexcept;
+
+  const UserMemory* memory_;
+  uint64_t version_ = 0;
+  std::array<Known, 8> known_{};
+  size_t next_ = 0;  // the one to be replaced
 };
 
 /// The segments of one peer that this process has mapped so far. Threads: one at a time.

@@ -59,7 +59,6 @@ class Rank {
             .orders = orders_,
             .costs = nullptr,
             .connections = &connections_,
-            .memory = &memory_,
             .filter = &filter_,
             .tuner = nullptr,
             .collnet = &collnet_,
@@ -71,7 +70,7 @@ class Rank {
             .ways = &ways_,
             .device = nullptr};
   }
-  void share_core() { state_.oversubscribed = true; }
+  void share_core() { state_.ranks_per_core = 2; }
   void force(std::string_view algorithms) {
     filter_ = AlgorithmFilter::parse(algorithms, "").value();
   }
@@ -94,9 +93,9 @@ class Rank {
     EXPECT_TRUE(plan.has_value()) << plan.error().message();
     return std::move(plan).value();
   }
-  void prepare(Plan& plan, const std::vector<Task>& tasks) { plan.prepare(tasks, log, memory_); }
+  void prepare(Plan& plan, const std::vector<Task>& tasks) { plan.prepare(tasks, log, places_); }
   void prepare_again(Plan& plan, const void* send, void* recv) {
-    plan.prepare_again(send, recv, log, memory_);
+    plan.prepare_again(send, recv, log, places_);
   }
 
   std::vector<int32_t> input;
@@ -109,6 +108,7 @@ class Rank {
   std::vector<ChannelOrder> orders_ = {{.ring = {0, 1}, .nodes = {0}, .datacenters = {}}};
   ConnectionSet connections_;
   UserMemory memory_;
+  KnownPlaces places_{&memory_};
   AlgorithmFilter filter_;
   CollnetAbility collnet_{.missing = "none"};
   HostWays ways_;

@@ -30,5 +30,26 @@ TEST(PeerSegments, FindTheBytesOfAPlaceAndNoneBehindTheSegment) {
   EXPECT_FALSE(memory.release(bytes).has_error());
 }
 
+TEST(KnownPlaces, AreThoseOfTheMemoryAsItIsNow) {
+  UserMemory memory;
+  KnownPlaces places(&memory);
+  std::byte plain{};
+  EXPECT_EQ(places.find(&plain, 1).segment, 0U);
+
+  auto made = memory.allocate(kPages);
+  ASSERT_FALSE(made.has_error());
+  auto* const bytes = static_cast<std::byte*>(made.value());
+  for (size_t i = 0; i < 32; ++i) {  // more than are remembered, and some of them twice
+    const MappedPlace place = places.find(bytes + i % 20, 8);
+    EXPECT_EQ(place, memory.find_place(bytes + i % 20, 8));
+    EXPECT_EQ(place.offset, i % 20);
+  }
+  EXPECT_NE(places.find(bytes, kPages).segment, 0U);
+  EXPECT_EQ(places.find(bytes, kPages + 1).segment, 0U);
+
+  EXPECT_FALSE(memory.release(bytes).has_error());
+  EXPECT_EQ(places.find(bytes, kPages).segment, 0U);
+}
+
 }  // namespace
 }  // namespace plexus
