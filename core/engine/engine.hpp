@@ -57,7 +57,12 @@ class Engine {
   [[nodiscard]] bool poll_for_answer() const noexcept;
   [[gnu::cold]] static void fail_simple(Execution& execution, LaneRun& lane) noexcept;
   [[gnu::cold]] static void take_stop_reason(Execution& execution) noexcept;
-  void moved() noexcept;
+  void moved() noexcept {
+    if (idle_rounds_ > 0) {
+      end_idling();
+    }
+  }
+  void end_idling() noexcept;
   void begin(Execution& execution);
   void begin_item(Execution& execution, WorkQueue& queue);
   void lane_done(LaneRun& lane);

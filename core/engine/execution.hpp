@@ -92,6 +92,17 @@ struct LaneOwner {
   WorkQueue* queue = nullptr;
 };
 
+/// The words in shared memory through which the two ends of the connection at which a lane waits
+/// wake each other.
+inline FifoEnd& own_end(LaneRun& lane) {
+  return lane.waits_to_recv() != nullptr ? lane.waits_to_recv()->fifo().receiver
+                                         : lane.waits_to_send()->fifo().sender;
+}
+inline FifoEnd& other_end(LaneRun& lane) {
+  return lane.waits_to_recv() != nullptr ? lane.waits_to_recv()->fifo().sender
+                                         : lane.waits_to_send()->fifo().receiver;
+}
+
 /// Works that run one after the other. The queues of an execution run concurrently.
 struct WorkQueue {
   struct Item {
