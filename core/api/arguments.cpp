@@ -263,6 +263,7 @@ Result<Task> check_call(const CallShape& shape, const CallPlace& place) {
   task.send = place.send;
   task.recv = place.recv;
   task.device_stream = place.stream;
+  task.shape.in_windows = comm.registrations().has_in_windows(shape, place.send, place.recv);
   if (is_reduction(shape.collective)) {
     PLEXUS_TRY(comm.user_reductions().resolve(&task));
   }

@@ -68,7 +68,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* ha
 
 PLEXUS_PUBLIC(ncclResult_t,
               ncclCommWindowRegister,
-              (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int /*winFlags*/)) {
+              (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(win, "win"));
     *win = nullptr;
@@ -83,7 +83,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                   NCCL_WIN_REQUIRED_ALIGNMENT);
     }
     PLEXUS_TRY(plexus::check_end(buff, size));
-    *win = static_cast<ncclWindow_t>(visit->registrations().add_window(buff, size));
+    *win = static_cast<ncclWindow_t>(
+        visit->registrations().add_window(buff, size, (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0));
     return ok();
   });
 }

@@ -108,6 +108,7 @@ class Communicator final : public RankState {
 
   [[nodiscard]] UserReductions& user_reductions() noexcept { return user_reductions_; }
   [[nodiscard]] Registrations& registrations() noexcept { return registrations_; }
+  [[nodiscard]] const Registrations& registrations() const noexcept { return registrations_; }
   /// Memory from ncclMemAlloc at this address is about to go. Threads: any.
   void forget_memory(const void* address) const { registered_memory_.remove(address); }
 

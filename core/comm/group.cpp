@@ -204,6 +204,10 @@ bool Group::repeat(const Communicator& comm,
   if (!is_same || comm.device_rank() != nullptr || !comm.can_repeat()) {
     return false;
   }
+  // The other ranks look, too, whether their buffers are in windows.
+  if (comm.registrations().has_symmetric_windows() && !is_point_to_point(shape.collective)) {
+    return false;
+  }
   task.send = send;
   task.recv = recv;
   ++ntaken_;
@@ -318,6 +322,11 @@ Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void*
   const InCall inside(comm);
   if (inside.is_stopped()) {
     return describe_stop(comm);
+  }
+  if (comm.registrations().has_symmetric_windows()) {
+    CallShape here = shape;
+    here.in_windows = comm.registrations().has_in_windows(shape, send, recv);
+    return comm.runner().repeat(here, send, recv);
   }
   return comm.runner().repeat(shape, send, recv);
 }

@@ -51,17 +51,38 @@ Result<void> Registrations::remove_buffer(void* handle) {
   return ok();
 }
 
-void* Registrations::add_window(void* buffer, size_t size_bytes) {
-  auto window = std::make_unique<Window>(Window{buffer, size_bytes});
+/// Whether a buffer begins in a symmetric window.
+bool Registrations::is_in_window(const void* address) const noexcept {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  return std::any_of(symmetric_.begin(), symmetric_.end(),
+                     [begin](const auto& window) { return begin - window.first < window.second; });
+}
+
+void Registrations::note_windows() {
+  symmetric_.clear();
+  if (registered_ == nullptr) {  // NCCL_LOCAL_REGISTER=0
+    return;
+  }
+  for (const auto& [handle, window] : windows_) {
+    if (window->is_symmetric) {
+      symmetric_.emplace_back(reinterpret_cast<uintptr_t>(window->buffer), window->size_bytes);
+    }
+  }
+}
+
+void* Registrations::add_window(void* buffer, size_t size_bytes, bool is_symmetric) {
+  auto window = std::make_unique<Window>(Window{buffer, size_bytes, is_symmetric});
   void* const handle = window.get();
   windows_.emplace(handle, std::move(window));
   begin_mapping(buffer, size_bytes);
+  note_windows();
   return handle;
 }
 
 Result<void> Registrations::remove_window(void* window) {
   PLEXUS_TRY(buffer, window_buffer(window));
   windows_.erase(window);
+  note_windows();
   end_mapping(buffer);
   return ok();
 }

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What users registered with one communicator: buffers (ncclCommRegister) and windows
-// (ncclCommWindowRegister, collective in NCCL; here a window is a record of buffer and size).
+// (ncclCommWindowRegister). Windows are registered by all ranks, in the same order: where one is
+// symmetric (NCCL_WIN_COLL_SYMMETRIC), a buffer in it tells that those of the other ranks are in
+// theirs. Nobody checks that; ranks whose calls differ by it fail as for other such differences.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "core/base/result.hpp"
+#include "core/schedule/task.hpp"
 #include "core/transport/peer_mapped_memory.hpp"
 #include "core/transport/registered_memory.hpp"
 
@@ -28,16 +34,28 @@ class Registrations {
   Result<void> remove_buffer(void* handle);
 
   /// Returns the handle.
-  void* add_window(void* buffer, size_t size_bytes);
+  void* add_window(void* buffer, size_t size_bytes, bool is_symmetric);
   /// kInvalidArgument: `window` is not a window. So does window_buffer().
   Result<void> remove_window(void* window);
   Result<void*> window_buffer(void* window) const;
+  /// There is a symmetric window, whose memory peers can map.
+  [[nodiscard]] bool has_symmetric_windows() const noexcept { return !symmetric_.empty(); }
+  /// CallShape::in_windows of a call with these buffers. Only where each rank has both.
+  [[nodiscard]] bool has_in_windows(const CallShape& shape,
+                                    const void* send,
+                                    const void* recv) const noexcept {
+    return has_symmetric_windows() && !is_rooted(shape.collective) &&
+           !is_point_to_point(shape.collective) && is_in_window(send) && is_in_window(recv);
+  }
 
  private:
   struct Window {
     void* buffer;
     size_t size_bytes;
+    bool is_symmetric;
   };
+  [[nodiscard]] bool is_in_window(const void* address) const noexcept;
+  void note_windows();
   void begin_mapping(const void* buffer, size_t size_bytes);
   void end_mapping(const void* buffer);
 
@@ -45,6 +63,7 @@ class Registrations {
   RegisteredMemory* registered_ = nullptr;
   std::map<const void*, int> buffers_;                      // address -> times
   std::map<const void*, std::unique_ptr<Window>> windows_;  // by handle
+  std::vector<std::pair<uintptr_t, size_t>> symmetric_;     // address and size of such windows
 };
 
 }  // namespace plexus

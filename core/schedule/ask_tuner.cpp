@@ -46,6 +46,7 @@ std::optional<size_t> ask_tuner(std::span<Candidate> candidates,
   }
   plexus_tuner_call_t call{};
   call.struct_size = sizeof(call);
+  call.registered = input.in_windows ? 1 : 0;
   call.collective = name(input.collective);
   call.size_bytes = input.size_bytes;
   call.element_bytes = input.element_bytes;

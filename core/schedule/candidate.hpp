@@ -50,6 +50,7 @@ struct ChoiceInput {
   uint32_t slot_bytes = 0;
   uint32_t element_bytes = 4;
   uint32_t calls_in_group = 1;
+  bool in_windows = false;     // see CallShape
   bool shares_memory = true;   // some ranks do; LL and LL128 are possible only between those
   bool deterministic = false;  // reductions in rank order only
   // number of hosts, or of parts of hosts that only the network connects

@@ -244,6 +244,7 @@ ChoiceInput input_of(const PlanContext& context, std::span<const Task> tasks, co
           .calls_in_group = static_cast<uint32_t>(std::count_if(
               tasks.begin(), tasks.end(),
               [](const Task& each) { return !is_point_to_point(each.shape.collective); })),
+          .in_windows = call.shape.in_windows,
           .shares_memory = context.shares_memory,
           .deterministic = context.deterministic,
           .nodes = static_cast<int>(nodes.size()),

@@ -35,6 +35,9 @@ struct CallShape {
   /// A kSend or kRecv of plexusAllToAllV or plexusAllGatherV. Those pair with each other, never
   /// with what ncclSend and ncclRecv exchange beside them.
   bool of_vector = false;
+  /// All its buffers, on all ranks, are in windows with NCCL_WIN_COLL_SYMMETRIC: ranks know of each
+  /// other that they read and write these in place.
+  bool in_windows = false;
 
   /// Once checked.
   [[nodiscard]] DataType datatype() const noexcept { return static_cast<DataType>(type); }

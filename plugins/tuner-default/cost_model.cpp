@@ -14,6 +14,13 @@ constexpr double kUsPerByteLL = 1.2e-4;
 constexpr double kUsPerByteLL128 = 4e-5;
 constexpr double kMessageUsOfLines = 0.01;
 
+// Of registered memory that other processes read and write in place, compared with messages through
+// slots: what a message costs, and a byte of it. What is combined comes from another core's cache.
+constexpr double kMessageInPlace = 0.4;
+constexpr double kByteInPlace = 0.15;
+constexpr double kReduceUsPerByteInPlace = 3.6e-5;
+constexpr double kBytesInPlaceMin = 4096;  // smaller messages are copied all the same
+
 /// The host's knowledge of the link replaces the calibration.
 LinkCost link_cost(const Calibration& calibration, const plexus_tuner_comm_t& comm, uint32_t kind) {
   const plexus_tuner_link_t& link = comm.links[kind];
@@ -40,6 +47,12 @@ LinkCost slowest_link(const Calibration& calibration,
     cost = comm.links[i].count > 0 ? link_cost(calibration, comm, i) : cost;
   }
   return cost;
+}
+
+/// Whether processes of one host are the farthest apart.
+bool is_of_one_host(const plexus_tuner_comm_t& comm) {
+  return comm.links[PLEXUS_LINK_HOST].count > 0 && comm.links[PLEXUS_LINK_NET].count == 0 &&
+         comm.links[PLEXUS_LINK_XDC].count == 0;
 }
 
 /// Whether the host reports the traffic between datacenters; hosts before 1.3 do not.
@@ -97,7 +110,7 @@ double predict_us(const Calibration& calibration,
     link.us_per_byte += protocol == "LL" ? kUsPerByteLL : kUsPerByteLL128;
     link.message_us += kMessageUsOfLines;
   }
-  const HostCost& host = calibration.host;
+  HostCost host = calibration.host;
   const LoopCost loop = loop_cost(comm, candidate);
 
   // One thread drives the channels of a host rank in turn, so channels do not change the bytes'
@@ -106,6 +119,15 @@ double predict_us(const Calibration& calibration,
   const auto size_bytes = static_cast<double>(call.size_bytes);
   const double chunk_bytes = std::min(static_cast<double>(candidate.chunk_bytes),
                                       std::max(1.0, std::ceil(size_bytes / chunks)));
+  const double ranks_per_core =
+      static_cast<double>(comm.ranks_per_node_max) / static_cast<double>(comm.cores_per_node_min);
+  if (call.registered != 0 && is_of_one_host(comm) && ranks_per_core <= 1 &&
+      chunk_bytes >= kBytesInPlaceMin) {
+    link.latency_us *= kMessageInPlace;
+    link.message_us *= kMessageInPlace;
+    link.us_per_byte *= kByteInPlace;
+    host.reduce_us_per_byte = kReduceUsPerByteInPlace;
+  }
   const double loops = std::max(1.0, std::ceil(size_bytes / (chunks * chunk_bytes)));
   const double bytes_moved = loops * loop.moved * chunk_bytes;
   const double chunk_us = chunk_bytes * (link.us_per_byte * spread_factor(host, loop, bytes_moved) +
@@ -121,8 +143,6 @@ double predict_us(const Calibration& calibration,
   const double cores =
       std::min(ranks, static_cast<double>(comm.cores_per_node_min) * std::max(1U, comm.nnodes));
   const double all_us = loops * loop.in_all * message_us / cores;
-  const double ranks_per_core =
-      static_cast<double>(comm.ranks_per_node_max) / static_cast<double>(comm.cores_per_node_min);
   const double turn_us = ranks_per_core > 1 ? host.turn_us * ranks_per_core : 0;
   // All ranks of a datacenter share its link to the others, besides the work inside it.
   double xdc_us = 0;

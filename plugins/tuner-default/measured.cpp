@@ -16,7 +16,8 @@ bool is_of(const MeasuredCall& measured,
   for (uint32_t i = 0; i < PLEXUS_LINK_CLASSES; ++i) {
     slowest = comm.links[i].count > 0 ? i : slowest;
   }
-  return measured.link == slowest && measured.nranks == comm.nranks &&
+  // `plexus tune` measures with plain memory.
+  return call.registered == 0 && measured.link == slowest && measured.nranks == comm.nranks &&
          comm.ranks_per_node_max == comm.nranks && call.collective == measured.collective;
 }
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tuner plugins as a user sees them: a named tuner decides; a misbehaving one only causes a WARN;
 // results are always right.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "tests/ranks/job.hpp"
 
@@ -50,6 +54,126 @@ class TunerTest : public testing::Test {
 TEST_F(TunerTest, ANamedOneDecides) {
   use(plugin_file("wild-good"));
   EXPECT_EQ(sum(), "tree");
+}
+
+/// Ranks whose buffers are parts of a block each, which can be made a window.
+class Windows {
+ public:
+  static constexpr size_t kBlockBytes = size_t{4} * NCCL_WIN_REQUIRED_ALIGNMENT;
+  static constexpr size_t kCount = 1000;
+
+  Windows() {
+    for (void*& block : blocks_) {
+      EXPECT_EQ(ncclMemAlloc(&block, kBlockBytes), ncclSuccess);
+    }
+  }
+  ~Windows() {
+    for (void* const block : blocks_) {
+      EXPECT_EQ(ncclMemFree(block), ncclSuccess);
+    }
+  }
+  Windows(const Windows&) = delete;
+  Windows& operator=(const Windows&) = delete;
+
+  void open(int rank, int flags) {
+    EXPECT_EQ(
+        ncclCommWindowRegister(job.comm(rank), block(rank), kBlockBytes, &window(rank), flags),
+        ncclSuccess);
+  }
+  void close(int rank) {
+    EXPECT_EQ(ncclCommWindowDeregister(job.comm(rank), window(rank)), ncclSuccess);
+  }
+  [[nodiscard]] float* block(int rank) const {
+    return static_cast<float*>(blocks_.at(static_cast<size_t>(rank)));
+  }
+  /// Sums what is in `sends`, each 1, and returns the algorithm that was used.
+  std::string sum(const std::function<float*(int)>& sends,
+                  const std::function<float*(int)>& recvs) {
+    for (int rank = 0; rank < job.nranks(); ++rank) {
+      std::fill_n(sends(rank), kCount, 1.0F);
+    }
+    for (const ncclResult_t result : job.run_in_threads([&](int rank, ncclComm_t comm) {
+           return ncclAllReduce(sends(rank), recvs(rank), kCount, ncclFloat32, ncclSum, comm,
+                                nullptr);
+         })) {
+      EXPECT_EQ(result, ncclSuccess) << ncclGetLastError(nullptr);
+    }
+    for (int rank = 0; rank < job.nranks(); ++rank) {
+      EXPECT_EQ(recvs(rank)[kCount - 1], 4);
+    }
+    return choice();
+  }
+  std::string sum_in_place() {
+    const auto place = [this](int rank) { return block(rank); };
+    return sum(place, place);
+  }
+  [[nodiscard]] std::string choice() const {
+    const char* algorithm = "";
+    EXPECT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, nullptr, nullptr), ncclSuccess);
+    return algorithm;
+  }
+
+  Job job{4};
+
+ private:
+  ncclWindow_t& window(int rank) { return windows_.at(static_cast<size_t>(rank)); }
+
+  std::array<void*, 4> blocks_{};
+  std::array<ncclWindow_t, 4> windows_{};
+};
+
+TEST_F(TunerTest, KnowsOfCallsInSymmetricWindows) {
+  use(plugin_file("wild-good"));
+  Windows windows;
+  EXPECT_EQ(windows.sum_in_place(), "tree");
+  const auto all = [](const std::function<void(int)>& each) {
+    for (int rank = 0; rank < 4; ++rank) {
+      each(rank);
+    }
+  };
+  all([&](int rank) { windows.open(rank, NCCL_WIN_DEFAULT); });
+  EXPECT_EQ(windows.sum_in_place(), "tree");
+  all([&](int rank) { windows.close(rank); });
+
+  all([&](int rank) { windows.open(rank, NCCL_WIN_COLL_SYMMETRIC); });
+  std::vector<float> outside(Windows::kCount);
+  for (int again = 0; again < 3; ++again) {  // by plans that there are, too
+    EXPECT_EQ(windows.sum_in_place(), "ring");
+    EXPECT_EQ(windows.sum([&](int rank) { return windows.block(rank); },
+                          [&](int rank) { return windows.block(rank) + 2 * Windows::kCount; }),
+              "ring");
+    std::vector<std::vector<float>> others(4, outside);
+    const auto other = [&](int rank) { return others[static_cast<size_t>(rank)].data(); };
+    EXPECT_EQ(windows.sum(other, other), "tree");
+    EXPECT_EQ(windows.sum([&](int rank) { return windows.block(rank); }, other), "tree");
+    // in groups, which repeat as well
+    all([&](int rank) { std::fill_n(windows.block(rank), Windows::kCount, 1.0F); });
+    windows.job.run_in_group([&](int rank, ncclComm_t comm) {
+      float* const mine = again == 1 ? other(rank) : windows.block(rank);
+      return ncclAllReduce(mine, mine, Windows::kCount, ncclFloat32, ncclSum, comm, nullptr);
+    });
+    EXPECT_EQ(windows.choice(), again == 1 ? "tree" : "ring");
+  }
+  all([&](int rank) { windows.close(rank); });
+  EXPECT_EQ(windows.sum_in_place(), "tree");
+}
+
+TEST_F(TunerTest, RanksThatDoNotAllCallInTheirWindowsFail) {
+  use(plugin_file("wild-good"));
+  Windows windows;
+  for (int rank = 0; rank < 4; ++rank) {
+    windows.open(rank, NCCL_WIN_COLL_SYMMETRIC);
+  }
+  std::vector<float> outside(Windows::kCount);
+  const auto results = windows.job.run_in_threads([&](int rank, ncclComm_t comm) {
+    float* const mine = rank == 2 ? outside.data() : windows.block(rank);
+    return ncclAllReduce(mine, mine, Windows::kCount, ncclFloat32, ncclSum, comm, nullptr);
+  });
+  for (const ncclResult_t result : results) {
+    EXPECT_EQ(result, ncclInvalidUsage);
+  }
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("by tree"));
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("by ring"));
 }
 
 TEST_F(TunerTest, TheUsersExclusionsStand) {

@@ -77,8 +77,9 @@ int32_t get_times(plexus_tuner_context_t* /*context*/,
   static std::atomic<uint32_t> asked{0};
   const uint32_t mood = asked.fetch_add(1) % 2;
   for (uint32_t i = 0; i < count; ++i) {
-    // The tree, if there is one, else the last.
-    const bool wanted = std::strcmp(candidates[i].algorithm, "tree") == 0;
+    // The tree, or of registered memory the ring, if there is one, else the last.
+    const char* const best = call->registered != 0 ? "ring" : "tree";
+    const bool wanted = std::strcmp(candidates[i].algorithm, best) == 0;
     candidates[i].time_ns = wanted ? 1 : 1000 - static_cast<int64_t>(i);
     if (PLEXUS_WILD == ENDLESS || (PLEXUS_WILD == MOODY && call->trials_count == 0)) {
       candidates[i].trial_calls = PLEXUS_TRIAL_CALLS_MIN;  // whatever was tried

@@ -59,6 +59,7 @@ struct ExplainOptions {
   std::string mode = "procs";
   const GpuKind* cuda = nullptr;  // kind of GPU that the ranks compute on; nullptr: the host
   int share = 1;                  // number of ranks per GPU
+  bool in_windows = false;
   bool measure = false;
   std::string json;
 };
@@ -175,6 +176,7 @@ std::optional<double> measure(const ExplainOptions& options, const Choice& choic
                                   .protocol = choice.protocol,
                                   .nranks = options.nranks,
                                   .mode = options.mode,
+                                  .buffers = options.in_windows ? "window" : "plain",
                                   .size_bytes = options.size_bytes});
   return time.has_error() ? std::nullopt : std::optional(time.value().median_us);
 }
@@ -300,6 +302,7 @@ Result<int> explain(const ExplainOptions& options) {
       .channels_min = 1,
       .channels_max = most_channels(options),
       .slot_bytes = slot_bytes_of(options),
+      .in_windows = options.in_windows,
       .deterministic = config.deterministic,
       .nodes = options.nodes,
       .ranks_per_node_max = (options.nranks + options.nodes - 1) / options.nodes,
@@ -463,6 +466,8 @@ Command add_explain_command(CLI::App& program) {
       *app, "--cuda", [options](const std::string& text) { return take_cuda(text, options.get()); },
       "ranks on GPUs connected by NVLink, one each: a100, h100, h200, b200; h200:4: four ranks on "
       "each");
+  app->add_flag("--window", options->in_windows,
+                "of buffers in symmetric windows (ncclCommWindowRegister)");
   app->add_flag("--measure", options->measure, "also measure each on this machine");
   app->add_option("--json", options->json, "write one JSON object to this file (-: stdout)")
       ->type_name("VALUE");

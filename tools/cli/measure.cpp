@@ -44,11 +44,12 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   setenv("NCCL_ALGO", fmt::format("{}:{}", collective, input.algorithm).c_str(), 1);
   setenv("NCCL_PROTO", fmt::format("{}:{}", collective, name(input.protocol)).c_str(), 1);
   const std::string command = fmt::format(
-      "{}\"$PLEXUS_MEASURE_SELF\" perf {} --ranks {} --mode {} --bind {} -b {} -e {} -f {} {} "
+      "{}\"$PLEXUS_MEASURE_SELF\" perf {} --ranks {} --mode {} --bind {} --buffers {} -b {} -e {} "
+      "-f {} {} "
       "--json - "
       "2>/dev/null",
       input.over_sockets ? "NCCL_SHM_DISABLE=1 NCCL_P2P_DISABLE=1 " : "", name(input.collective),
-      input.nranks, input.mode, input.bind, input.size_bytes,
+      input.nranks, input.mode, input.bind, input.buffers, input.size_bytes,
       std::max(input.size_bytes, input.size_bytes_last), input.factor,
       input.budget_ms == 0 ? "" : fmt::format("-c 0 --budget-ms {}", input.budget_ms));
   const auto json = nlohmann::json::parse(read_output(command), nullptr, false);

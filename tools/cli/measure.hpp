@@ -20,7 +20,8 @@ struct MeasureInput {
   Protocol protocol = Protocol::kSimple;
   int nranks = 2;
   std::string mode = "procs";
-  std::string bind = "core";  // of `perf`
+  std::string bind = "core";      // of `perf`
+  std::string buffers = "plain";  // likewise
   size_t size_bytes = 0;
   // if above `size_bytes`: all sizes up to it, by factors of `factor`
   size_t size_bytes_last = 0;

@@ -248,8 +248,13 @@ void add_library_flags(CLI::App& app, PerfOptions* options) {
   constexpr int kChannelsMax = 64;
   add_int(app, "--channels", &options->channels, {1, kChannelsMax}, "force the number of channels");
   add_choice<Buffers>(
-      app, "--buffers", {{"plain", Buffers::kPlain}, {"registered", Buffers::kRegistered}},
-      &options->buffers, "plain: from malloc (default); registered: from ncclMemAlloc");
+      app, "--buffers",
+      {{"plain", Buffers::kPlain},
+       {"registered", Buffers::kRegistered},
+       {"window", Buffers::kWindow}},
+      &options->buffers,
+      "plain: from malloc (default); registered: from ncclMemAlloc, ncclCommRegister; window: from "
+      "ncclMemAlloc, in symmetric windows (ncclCommWindowRegister)");
   add_choice<Stream>(app, "--stream", {{"null", Stream::kNull}, {"async", Stream::kAsync}},
                      &options->stream,
                      "null: calls return when complete (default); async: through a host stream");
@@ -366,14 +371,25 @@ size_t count_rows(const PerfOptions& options) {
   return compute_sizes(options.sizes).size() * compute_variants(options).size() * places;
 }
 
+const char* name(Buffers buffers) {
+  switch (buffers) {
+    case Buffers::kPlain:
+      return "plain";
+    case Buffers::kRegistered:
+      return "registered";
+    case Buffers::kWindow:
+      break;
+  }
+  return "window";
+}
+
 std::string describe(const PerfOptions& options) {
   const std::vector<size_t> sizes = compute_sizes(options.sizes);
   std::string text = fmt::format("size {} .. {} B", sizes.front(), sizes.back());
   if (info_of(options.collective).reduces) {
     text += fmt::format(", op {}", names_of_ops(options));
   }
-  text += fmt::format(", {} buffers, check {}",
-                      options.buffers == Buffers::kPlain ? "plain" : "registered", options.check);
+  text += fmt::format(", {} buffers, check {}", name(options.buffers), options.check);
   text += "; times are per operation (median), the slowest rank's";
   return text;
 }

@@ -21,7 +21,7 @@ namespace plexus::perf {
 enum class Mode { kProcs, kThreads, kSingle };
 [[nodiscard]] const char* name_of(Mode mode) noexcept;
 
-enum class Buffers { kPlain, kRegistered };
+enum class Buffers { kPlain, kRegistered, kWindow };
 /// Which cores ranks that are started here run on: each on one of its own if there are enough, else
 /// on any; on the one of the rank's number, modulo the cores, which ranks then share; all on one;
 /// on any.

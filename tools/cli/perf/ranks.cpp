@@ -50,8 +50,10 @@ Result<std::unique_ptr<Rank>> Rank::create(ncclComm_t comm,
 Rank::~Rank() {
   release_op();
   for (Memory* memory : {&first_, &second_}) {
-    if (memory->base != nullptr && options_.buffers == Buffers::kRegistered) {
-      if (comm_ != nullptr) {
+    if (memory->base != nullptr && options_.buffers != Buffers::kPlain) {
+      if (comm_ != nullptr && memory->window != nullptr) {
+        ncclCommWindowDeregister(comm_, memory->window);
+      } else if (comm_ != nullptr) {
         ncclCommDeregister(comm_, memory->registration);
       }
       ncclMemFree(memory->base);
@@ -69,12 +71,18 @@ Rank::~Rank() {
 
 Result<void> Rank::allocate(Memory* memory, size_t largest_bytes) {
   const size_t size_bytes = allocation_bytes(largest_bytes);
-  if (options_.buffers == Buffers::kRegistered) {
+  if (options_.buffers != Buffers::kPlain) {
     void* pointer = nullptr;
     PLEXUS_TRY(check_call("ncclMemAlloc", ncclMemAlloc(&pointer, size_bytes)));
     memory->base = static_cast<std::byte*>(pointer);
-    PLEXUS_TRY(check_call("ncclCommRegister",
-                          ncclCommRegister(comm_, pointer, size_bytes, &memory->registration)));
+    if (options_.buffers == Buffers::kWindow) {
+      PLEXUS_TRY(check_call("ncclCommWindowRegister",
+                            ncclCommWindowRegister(comm_, pointer, size_bytes, &memory->window,
+                                                   NCCL_WIN_COLL_SYMMETRIC)));
+    } else {
+      PLEXUS_TRY(check_call("ncclCommRegister",
+                            ncclCommRegister(comm_, pointer, size_bytes, &memory->registration)));
+    }
   } else {
     memory->base = static_cast<std::byte*>(::operator new(size_bytes, kPage, std::nothrow));
     if (memory->base == nullptr) {

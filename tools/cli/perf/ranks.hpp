@@ -53,8 +53,9 @@ class Rank {
 
  private:
   struct Memory {
-    std::byte* base = nullptr;  // guard, space for the largest operation, guard
-    void* registration = nullptr;
+    std::byte* base = nullptr;      // guard, space for the largest operation, guard
+    void* registration = nullptr;   // kRegistered
+    ncclWindow_t window = nullptr;  // kWindow
   };
   Rank(ncclComm_t comm, const PerfOptions& options) noexcept;
   [[nodiscard]] Result<void> allocate(Memory* memory, size_t largest_bytes);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/registrations.hpp"
 
+#include <array>
+
 #include <gtest/gtest.h>
 
 namespace plexus {
@@ -21,8 +23,8 @@ TEST(Registrations, ABufferIsRegisteredAsOftenAsItWasAdded) {
 TEST(Registrations, AWindowKnowsItsBufferUntilItIsRemoved) {
   Registrations registrations;
   int buffer = 0;
-  void* const window = registrations.add_window(&buffer, sizeof(buffer));
-  void* const other = registrations.add_window(&buffer, sizeof(buffer));
+  void* const window = registrations.add_window(&buffer, sizeof(buffer), false);
+  void* const other = registrations.add_window(&buffer, sizeof(buffer), true);
   EXPECT_NE(window, other);
   const auto found = registrations.window_buffer(window);
   ASSERT_TRUE(found.has_value());
@@ -37,10 +39,46 @@ TEST(Registrations, AWindowKnowsItsBufferUntilItIsRemoved) {
 TEST(Registrations, HandlesOfBuffersAndWindowsAreNotMixedUp) {
   Registrations registrations;
   int buffer = 0;
-  void* const window = registrations.add_window(&buffer, sizeof(buffer));
+  void* const window = registrations.add_window(&buffer, sizeof(buffer), false);
   EXPECT_TRUE(registrations.remove_buffer(window).has_error());
   void* const handle = registrations.add_buffer(&buffer, sizeof(buffer));
   EXPECT_TRUE(registrations.remove_window(handle).has_error());
+}
+
+TEST(Registrations, ACallIsInWindowsWhereAllRanksKnowThatItIs) {
+  const UserMemory allocated;
+  RegisteredMemory memory(&allocated);
+  Registrations registrations(nullptr, &memory);
+  std::array<int, 8> buffer{};
+  const CallShape all{.collective = Collective::kAllReduce};
+  const auto is_in = [&](const CallShape& shape) {
+    return registrations.has_in_windows(shape, &buffer[0], &buffer[4]);
+  };
+  void* const local = registrations.add_window(&buffer, sizeof(buffer), false);
+  EXPECT_FALSE(registrations.has_symmetric_windows());
+  EXPECT_FALSE(is_in(all));
+
+  void* const half = registrations.add_window(&buffer, sizeof(buffer) / 2, true);
+  EXPECT_TRUE(registrations.has_symmetric_windows());
+  EXPECT_FALSE(is_in(all));
+  void* const whole = registrations.add_window(&buffer, sizeof(buffer), true);
+  EXPECT_TRUE(is_in(all));
+  EXPECT_FALSE(is_in({.collective = Collective::kBroadcast}));  // a rank needs one buffer only
+  EXPECT_FALSE(is_in({.collective = Collective::kSend}));
+
+  for (void* const window : {local, half, whole}) {
+    EXPECT_TRUE(registrations.remove_window(window).has_value());
+  }
+  EXPECT_FALSE(is_in(all));
+  EXPECT_FALSE(registrations.has_symmetric_windows());
+}
+
+TEST(Registrations, NoCallIsInWindowsWhereMemoryIsNotRegistered) {
+  Registrations registrations;
+  int buffer = 0;
+  registrations.add_window(&buffer, sizeof(buffer), true);
+  EXPECT_FALSE(
+      registrations.has_in_windows({.collective = Collective::kAllReduce}, &buffer, &buffer));
 }
 
 }  // namespace

@@ -66,6 +66,37 @@ TEST(CostModel, FollowsTheExchangeOfACacheLineThatTheHostMeasured) {
               0.01 * built_in);
 }
 
+TEST(CostModel, PrefersCombiningLessWhereOperandsAreReadFromPeers) {
+  const auto whole = with_totals(doubling(1), 2, 1);
+  const auto halves = with_totals(ring(2), 4, 1);
+  for (const uint64_t latency_ns : {60, 250}) {  // near cores, and far ones
+    auto comm = comm_of(2, 2, PLEXUS_LINK_HOST);
+    comm.links[PLEXUS_LINK_HOST].latency_ns = latency_ns;
+    const auto gains_by_halves = [&](uint64_t size_bytes, bool registered) {
+      plexus_tuner_call_t call = call_of(size_bytes);
+      call.registered = registered ? 1 : 0;
+      return predict_us(kDefaultCalibration, comm, call, halves) <
+             predict_us(kDefaultCalibration, comm, call, whole);
+    };
+    EXPECT_FALSE(gains_by_halves(4096, true)) << latency_ns;  // the halves are copied
+    EXPECT_TRUE(gains_by_halves(16384, true)) << latency_ns;
+    EXPECT_FALSE(gains_by_halves(8192, false)) << latency_ns;
+  }
+}
+
+TEST(CostModel, OfRegisteredMemoryCountsWhereOtherProcessesReadItInPlace) {
+  const auto gains = [](const plexus_tuner_comm_t& comm) {
+    plexus_tuner_call_t call = call_of(1 << 20);
+    const double plain = predict_us(kDefaultCalibration, comm, call, ring(4));
+    call.registered = 1;
+    return predict_us(kDefaultCalibration, comm, call, ring(4)) < plain;
+  };
+  EXPECT_TRUE(gains(comm_of(4, 4, PLEXUS_LINK_HOST)));
+  EXPECT_FALSE(gains(comm_of(4, 2, PLEXUS_LINK_HOST)));  // calls may be copied there
+  EXPECT_FALSE(gains(comm_of(4, 4, PLEXUS_LINK_NET)));
+  EXPECT_FALSE(gains(comm_of(4, 4, PLEXUS_LINK_PROCESS)));  // all memory is
+}
+
 TEST(CostModel, CountsRanksThatShareACore) {
   const double alone =
       predict_us(kDefaultCalibration, comm_of(16, 16, 1), call_of(1 << 20), ring(16));
