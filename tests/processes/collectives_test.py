@@ -27,6 +27,7 @@ class Collectives(job.Test):
 
     def test_four_ranks_with_registered_buffers(self):
         self.check_all("--ranks", 4, "--buffers", "registered", *SIZES)
+        self.check_all("--ranks", 2, "--buffers", "window", *SIZES)
 
     def test_asynchronous_streams(self):
         self.check_all("--ranks", 3, "--stream", "async", *SIZES)

@@ -18,22 +18,21 @@ constexpr auto kUntouched = std::byte{0xa5};
 }  // namespace
 
 Buffer::Buffer(size_t size_bytes, size_t alignment, bool is_registered, uint64_t salt)
-    : size_bytes_(size_bytes), is_registered_(is_registered) {
+    : size_bytes_(size_bytes) {
   // Programs' buffers are aligned for their type, and seldom more.
   const size_t offset = kGuardBytes + salt % 4 * alignment;
-  const size_t whole = offset + size_bytes + kGuardBytes;
-  std::byte* base = nullptr;
-  if (is_registered_) {
-    if (ncclMemAlloc(&registered_, whole) != ncclSuccess) {
+  whole_bytes_ = offset + size_bytes + kGuardBytes;
+  if (is_registered) {
+    if (ncclMemAlloc(&registered_, whole_bytes_) != ncclSuccess) {
       return;
     }
-    base = static_cast<std::byte*>(registered_);
+    base_ = static_cast<std::byte*>(registered_);
   } else {
-    plain_.resize(whole);
-    base = plain_.data();
+    plain_.resize(whole_bytes_);
+    base_ = plain_.data();
   }
-  std::fill_n(base, whole, kUntouched);
-  data_ = base + offset;
+  std::fill_n(base_, whole_bytes_, kUntouched);
+  data_ = base_ + offset;
   std::fill_n(data_ - kGuardBytes, kGuardBytes, kGuard);
   std::fill_n(data_ + size_bytes_, kGuardBytes, kGuard);
 }
@@ -67,10 +66,25 @@ LiveCall::LiveCall(const Job& job, const Call& call, ncclComm_t comm, cudaStream
 
 LiveCall::~LiveCall() = default;
 
+ncclResult_t LiveCall::open_windows() {
+  for (const Buffer* const buffer : {send_buffer_.get(), recv_buffer_.get()}) {
+    if (buffer != nullptr) {
+      windows_.push_back(nullptr);
+      const ncclResult_t result = ncclCommWindowRegister(
+          comm_, buffer->base(), buffer->whole_bytes(), &windows_.back(), NCCL_WIN_COLL_SYMMETRIC);
+      if (result != ncclSuccess) {
+        return result;
+      }
+    }
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t LiveCall::make_buffers() {
   const size_t size = size_of(operation_.type);
   const auto make = [&](size_t count) {
-    return std::make_unique<Buffer>(count * size, size, call_.is_registered,
+    return std::make_unique<Buffer>(count * size, size,
+                                    call_.is_registered || operation_.in_windows,
                                     salt_ + static_cast<uint64_t>(call_.rank));
   };
   if (is_in_place_) {
@@ -100,6 +114,12 @@ ncclResult_t LiveCall::prepare() {
   if (made != ncclSuccess) {
     return made;
   }
+  if (operation_.in_windows) {
+    const ncclResult_t opened = open_windows();
+    if (opened != ncclSuccess) {
+      return opened;
+    }
+  }
   if (layout_.send_count > 0) {
     write(operation_, layout_.send, salt_, nranks_, send_);
   }
@@ -122,7 +142,13 @@ ncclResult_t LiveCall::prepare() {
 }
 
 ncclResult_t LiveCall::release() {
-  return has_reduction_ ? ncclRedOpDestroy(reduction_, comm_) : ncclSuccess;
+  ncclResult_t result = has_reduction_ ? ncclRedOpDestroy(reduction_, comm_) : ncclSuccess;
+  for (const ncclWindow_t window : windows_) {
+    const ncclResult_t closed = ncclCommWindowDeregister(comm_, window);
+    result = result == ncclSuccess ? closed : result;
+  }
+  windows_.clear();
+  return result;
 }
 
 ncclResult_t LiveCall::issue_variable() {
@@ -136,7 +162,7 @@ ncclResult_t LiveCall::issue_variable() {
 }
 
 ncclResult_t LiveCall::issue() {
-  const auto& [op, comm, count, type, reduction, root, target] = operation_;
+  const auto& [op, comm, count, type, reduction, root, target, in_windows] = operation_;
   switch (op) {
     case Op::kAllReduce:
       return ncclAllReduce(send_, recv_, count, type, reduction_, comm_, stream_);

@@ -26,12 +26,16 @@ class Buffer {
   /// NULL: ncclMemAlloc failed.
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] bool are_guards_whole() const;
+  /// With the guards and what is before and behind them.
+  [[nodiscard]] std::byte* base() const { return base_; }
+  [[nodiscard]] size_t whole_bytes() const { return whole_bytes_; }
 
  private:
   size_t size_bytes_;
-  bool is_registered_;
+  size_t whole_bytes_ = 0;
   std::vector<std::byte> plain_;
   void* registered_ = nullptr;
+  std::byte* base_ = nullptr;
   std::byte* data_ = nullptr;
 };
 
@@ -46,7 +50,7 @@ class LiveCall {
   [[nodiscard]] ncclComm_t comm() const { return comm_; }
   ncclResult_t prepare();
   ncclResult_t issue();
-  /// Destroys the user's reduction; allowed once the call is issued.
+  /// Destroys the user's reduction, and closes windows; allowed once the call is issued.
   ncclResult_t release();
   /// Describes an error in the result; nullopt: the result is right.
   [[nodiscard]] std::optional<std::string> find_wrong() const;
@@ -55,6 +59,7 @@ class LiveCall {
 
  private:
   ncclResult_t make_buffers();
+  ncclResult_t open_windows();
   ncclResult_t issue_variable();
   [[nodiscard]] std::optional<std::string> find_difference(const std::vector<Segment>& segments,
                                                            size_t count,
@@ -73,6 +78,7 @@ class LiveCall {
   Counts recv_counts_;
   std::unique_ptr<Buffer> send_buffer_;  // in place: the only one
   std::unique_ptr<Buffer> recv_buffer_;
+  std::vector<ncclWindow_t> windows_;
   std::byte* send_ = nullptr;
   std::byte* recv_ = nullptr;
   ncclRedOp_t reduction_ = ncclSum;

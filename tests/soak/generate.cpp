@@ -211,6 +211,7 @@ class Generator {
     pick_reduction(random_, operation, nranks);
     operation.count = pick_count(random_, operation.type, nranks);
     operation.root = random_.below(nranks);
+    operation.in_windows = has(Feature::kRegistered, 10);
     return add_operation(operation);
   }
 

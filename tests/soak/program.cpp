@@ -47,7 +47,8 @@ std::string describe(const Job& job, const Call& call) {
   if (call.stream != kNoStream) {
     text += fmt::format(" stream {}", call.stream);
   }
-  return text + (call.is_in_place ? " in place" : "") + (call.is_registered ? " registered" : "");
+  return text + (call.is_in_place ? " in place" : "") + (call.is_registered ? " registered" : "") +
+         (operation.in_windows ? " in windows" : "");
 }
 
 std::string describe(const Making& making) {

@@ -39,8 +39,9 @@ struct Operation {
   size_t count = 0;  // number of elements, as in the call
   ncclDataType_t type = ncclInt8;
   Reduction reduction = Reduction::kSum;
-  int root = 0;    // root of a rooted collective; kPair: the sender
-  int target = 0;  // kPair: the receiver
+  int root = 0;             // root of a rooted collective; kPair: the sender
+  int target = 0;           // kPair: the receiver
+  bool in_windows = false;  // all buffers, symmetric ones
 };
 
 /// One rank's call.

@@ -471,7 +471,7 @@ class Runner {
       settle(calls.front()->issue(), comms, "the call");
     }
     for (auto& call : calls) {
-      check(call->release(), "ncclRedOpDestroy");
+      check(call->release(), "ncclRedOpDestroy or ncclCommWindowDeregister");
       progress_.ncalls.fetch_add(1);
       if (call->call().stream == kNoStream) {
         verify(*call);
