@@ -20,7 +20,7 @@ namespace plexus {
 /// How far a sender may be ahead of its receiver, in messages: with payloads of more than
 /// kSmallBytes, and with smaller ones.
 inline constexpr uint64_t kSlots = 8;
-inline constexpr uint64_t kHeaders = 64;
+inline constexpr uint64_t kHeaders = 128;
 inline constexpr size_t kCacheLine = 64;
 inline constexpr uint32_t kInlineBytes = 40;
 inline constexpr uint32_t kSmallBytes = 512;
