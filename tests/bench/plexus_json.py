@@ -17,19 +17,20 @@ def run_json(command, **environment):
 
 
 class SteadyMachine:
-    """Runs commands while the cores stay where they are.
+    """Runs commands while the cores stay near each other, or far from each other.
 
     A host may move virtual cores apart and back, from second to second, which makes their exchanges several times as slow. So a probe,
     an all-gather of 256 KiB by 2 ranks, is timed before and after each run, and a run counts only if neither took more than `moved`
-    times the least of all probes; else it is repeated.
+    times the least of all probes (far: if both did); else it is repeated.
     """
     MOVED = 1.5
     PATIENCE_S = 600
 
-    def __init__(self, plexus, moved=MOVED):
+    def __init__(self, plexus, moved=MOVED, far=False):
         self.command = [plexus, "perf", "all_gather", "--ranks", "2", "--algo", "ring", "-b", "256K", "-e", "256K", "-c", "0",
                         "--budget-ms", "3"]
         self.moved = moved
+        self.far = far
         self.least_us = min(self.probe() for _ in range(20))
         self.last_us = self.least_us
 
@@ -40,16 +41,18 @@ class SteadyMachine:
         self.last_us = self.probe()
         self.least_us = min(self.least_us, self.last_us)
 
+    def is_right(self, probe_us):
+        return (probe_us > self.moved * self.least_us) == self.far
+
     def run(self, measure):
         """What `measure` returns, and the longer one of the probes beside it."""
         end = time.monotonic() + self.PATIENCE_S
         while time.monotonic() < end:
-            while self.last_us > self.moved * self.least_us and time.monotonic() < end:
+            while not self.is_right(self.last_us) and time.monotonic() < end:
                 self.probe_again()
             before_us = self.last_us
             report = measure()
             self.probe_again()
-            probe_us = max(before_us, self.last_us)
-            if probe_us <= self.moved * self.least_us:
-                return report, probe_us
-        sys.exit(f"the cores of this machine have not been near each other for {self.PATIENCE_S} s")
+            if self.is_right(before_us) and self.is_right(self.last_us):
+                return report, max(before_us, self.last_us)
+        sys.exit(f"the cores of this machine have not been {'far from' if self.far else 'near'} each other for {self.PATIENCE_S} s")
