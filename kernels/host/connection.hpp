@@ -57,6 +57,10 @@ enum class Reach : uint8_t {
 };
 
 class SendConnection {
+  // Of small payloads, whose lines are fetched before they are written. More lines than two gain
+  // nothing: the stores that wait for them overlap.
+  static constexpr uint32_t kFetchedBytesMax = 2 * kCacheLine;
+
  public:
   struct Options {
     int peer = -1;
@@ -101,6 +105,7 @@ class SendConnection {
       case SlotKind::kInline:
         return header().payload.bytes;
       case SlotKind::kSmall:
+        fetch_next_small(size_bytes);
         return fifo_->small[step_ % kHeaders];
       default:
         return data_ + (step_ % kSlots) * options_.slot_stride;
@@ -246,6 +251,15 @@ class SendConnection {
     slot.ready.store(step_, std::memory_order_release);  // pairs with try_peek()
     // The receiver has read the next one the last time around, and does not look at it yet.
     prefetch_to_write(&header());
+  }
+
+  /// The next small payload is probably as long.
+  [[gnu::noinline]] void fetch_next_small(uint32_t size_bytes) const noexcept {
+    const std::byte* const next = fifo_->small[(step_ + 1) % kHeaders];
+    for (uint32_t line = 0; line < size_bytes && size_bytes <= kFetchedBytesMax;
+         line += kCacheLine) {
+      prefetch_to_write(next + line);
+    }
   }
 
   /// Runs once in 2^31 steps, see kernels/layout/protocol.hpp.
