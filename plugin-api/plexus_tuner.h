@@ -86,7 +86,7 @@ typedef struct plexus_tuner_trial {
 /* A call. */
 typedef struct plexus_tuner_call {
   uint32_t struct_size;
-  uint32_t registered;    /* 1: all buffers are memory that peers can map */
+  uint32_t registered;    /* 1: those of all ranks are in symmetric windows: mapped by peers */
   const char* collective; /* "all_reduce", "all_gather", ...: as `plexus perf` takes them */
   uint64_t size_bytes;    /* of the larger buffer of a rank */
   uint32_t element_bytes;
