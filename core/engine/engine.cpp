@@ -2,10 +2,11 @@
 #include "core/engine/engine.hpp"
 
 #include <algorithm>
-#include <immintrin.h>
 #include <new>
 #include <sched.h>
 #include <utility>
+
+#include "kernels/host/poll.hpp"
 
 namespace plexus {
 namespace {
@@ -40,14 +41,8 @@ bool drained(const Execution& execution) {
 
 /// The same, soon: the peers take what they have been sent by address when they get to it.
 bool poll_drained(const Execution& execution) {
-  const uint32_t polls = execution.rank->oversubscribed() ? 1 : kPolls;
-  for (uint32_t i = 1; i < polls; ++i) {
-    if (drained(execution)) {
-      return true;
-    }
-    _mm_pause();
-  }
-  return drained(execution);
+  const auto is_drained = [&] { return drained(execution); };
+  return is_drained() || poll(is_drained, execution.rank->oversubscribed() ? 1 : kPolls);
 }
 
 /// Whether run_simple() applies: connected, few queues, and no pumps.

@@ -74,6 +74,7 @@ class Engine {
   void find_stalled() noexcept;
   void find_stalled_sometimes() noexcept;
   bool has_spun_long() noexcept;
+  void note_idle(Clock::time_point now) noexcept;
   void yield() noexcept;
   void give_turn() noexcept;
   void sleep() noexcept;

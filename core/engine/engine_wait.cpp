@@ -14,6 +14,7 @@
 
 #include "core/engine/engine.hpp"
 #include "core/engine/list_waits.hpp"
+#include "kernels/host/poll.hpp"
 
 namespace plexus {
 namespace {
@@ -95,14 +96,8 @@ bool Engine::can_one_go_on() const noexcept {
 
 /// Before a turn of another rank, where two share a core.
 bool Engine::poll_for_answer() const noexcept {
-  const uint32_t most = idle_rounds_ == 0 ? kAnswerPolls : kTurnPolls;
-  for (uint32_t polls = 0; polls < most; ++polls) {
-    if (can_one_go_on()) {
-      return true;
-    }
-    _mm_pause();
-  }
-  return false;
+  const auto is_there = [this] { return can_one_go_on(); };
+  return is_there() || poll(is_there, idle_rounds_ == 0 ? kAnswerPolls : kTurnPolls);
 }
 
 void Engine::wait() noexcept {
@@ -127,9 +122,7 @@ void Engine::wait() noexcept {
     idle_long_ = true;
   }
   const auto now = Clock::now();
-  if (idle_since_ == Clock::time_point{}) {
-    idle_since_ = now;
-  }
+  note_idle(now);
   if (now - looked_at_ > kLookEvery) {
     looked_at_ = now;
     find_stalled();
@@ -148,13 +141,17 @@ bool Engine::has_spun_long() noexcept {
   return now - spins_since_ > kSpinFor;
 }
 
+void Engine::note_idle(Clock::time_point now) noexcept {
+  if (idle_since_ == Clock::time_point{}) {
+    idle_since_ = now;
+  }
+}
+
 void Engine::yield() noexcept {
   const auto before = Clock::now();
   sched_yield();
   const auto after = Clock::now();
-  if (idle_since_ == Clock::time_point{}) {
-    idle_since_ = before;
-  }
+  note_idle(before);
   neighbours_.learn(before, after);
   idle_long_ = neighbours_.are_known() || after - idle_since_ >= kYieldFor;
 }
@@ -167,9 +164,7 @@ void Engine::give_turn() noexcept {
     return;
   }
   const auto now = Clock::now();
-  if (idle_since_ == Clock::time_point{}) {
-    idle_since_ = now;
-  }
+  note_idle(now);
   idle_long_ = now - idle_since_ >= kYieldFor;
 }
 

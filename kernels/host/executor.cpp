@@ -5,10 +5,11 @@
 #include <bit>
 #include <cerrno>
 #include <climits>
-#include <immintrin.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "kernels/host/poll.hpp"
 
 namespace plexus {
 namespace {
@@ -54,19 +55,6 @@ void reduce_many(std::byte* target,
       value = to;
     }
   }
-}
-
-/// Polls `polls` times. Not inlined: this keeps the path short when data is ready, and profiles
-/// distinguish waiting from work.
-template <class IsReady>
-[[gnu::noinline]] bool poll(IsReady is_ready, uint32_t polls) noexcept {
-  for (; polls > 1; --polls) {
-    _mm_pause();
-    if (is_ready()) {
-      return true;
-    }
-  }
-  return false;
 }
 
 /// Whether what arrives in this step is combined with more.

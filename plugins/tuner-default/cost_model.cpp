@@ -49,12 +49,6 @@ LinkCost slowest_link(const Calibration& calibration,
   return cost;
 }
 
-/// Whether processes of one host are the farthest apart.
-bool is_of_one_host(const plexus_tuner_comm_t& comm) {
-  return comm.links[PLEXUS_LINK_HOST].count > 0 && comm.links[PLEXUS_LINK_NET].count == 0 &&
-         comm.links[PLEXUS_LINK_XDC].count == 0;
-}
-
 /// Whether the host reports the traffic between datacenters; hosts before 1.3 do not.
 bool tells_xdc(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate) {
   constexpr size_t kWithXdc =
@@ -94,6 +88,14 @@ double spread_factor(const HostCost& host, const LoopCost& loop, double bytes_mo
 
 }  // namespace
 
+uint32_t slowest_class(const plexus_tuner_comm_t& comm) {
+  uint32_t slowest = PLEXUS_LINK_PROCESS;
+  for (uint32_t i = 0; i < PLEXUS_LINK_CLASSES; ++i) {
+    slowest = comm.links[i].count > 0 ? i : slowest;
+  }
+  return slowest;
+}
+
 double predict_us(const Calibration& calibration,
                   const plexus_tuner_comm_t& comm,
                   const plexus_tuner_call_t& call,
@@ -121,7 +123,7 @@ double predict_us(const Calibration& calibration,
                                       std::max(1.0, std::ceil(size_bytes / chunks)));
   const double ranks_per_core =
       static_cast<double>(comm.ranks_per_node_max) / static_cast<double>(comm.cores_per_node_min);
-  if (call.registered != 0 && is_of_one_host(comm) && ranks_per_core <= 1 &&
+  if (call.registered != 0 && slowest_class(comm) == PLEXUS_LINK_HOST && ranks_per_core <= 1 &&
       chunk_bytes >= kBytesInPlaceMin) {
     link.latency_us *= kMessageInPlace;
     link.message_us *= kMessageInPlace;

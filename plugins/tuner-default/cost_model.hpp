@@ -50,6 +50,9 @@ inline constexpr Calibration kDefaultCalibration = {
     {2.2e-5, 0.45, 0.5},
 };
 
+/// PLEXUS_LINK_* of the slowest class that joins any two ranks.
+uint32_t slowest_class(const plexus_tuner_comm_t& comm);
+
 /// Duration in us of one call done as `candidate` says; < 0: unknown.
 double predict_us(const Calibration& calibration,
                   const plexus_tuner_comm_t& comm,

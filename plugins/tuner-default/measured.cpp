@@ -12,13 +12,10 @@ namespace {
 bool is_of(const MeasuredCall& measured,
            const plexus_tuner_comm_t& comm,
            const plexus_tuner_call_t& call) {
-  uint32_t slowest = 0;
-  for (uint32_t i = 0; i < PLEXUS_LINK_CLASSES; ++i) {
-    slowest = comm.links[i].count > 0 ? i : slowest;
-  }
   // `plexus tune` measures with plain memory.
-  return call.registered == 0 && measured.link == slowest && measured.nranks == comm.nranks &&
-         comm.ranks_per_node_max == comm.nranks && call.collective == measured.collective;
+  return call.registered == 0 && measured.link == slowest_class(comm) &&
+         measured.nranks == comm.nranks && comm.ranks_per_node_max == comm.nranks &&
+         call.collective == measured.collective;
 }
 
 /// Interpolates between the points (x, y), x ascending, on logarithmic scales; `at` is within them.

@@ -45,9 +45,7 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   setenv("NCCL_PROTO", fmt::format("{}:{}", collective, name(input.protocol)).c_str(), 1);
   const std::string command = fmt::format(
       "{}\"$PLEXUS_MEASURE_SELF\" perf {} --ranks {} --mode {} --bind {} --buffers {} -b {} -e {} "
-      "-f {} {} "
-      "--json - "
-      "2>/dev/null",
+      "-f {} {} --json - 2>/dev/null",
       input.over_sockets ? "NCCL_SHM_DISABLE=1 NCCL_P2P_DISABLE=1 " : "", name(input.collective),
       input.nranks, input.mode, input.bind, input.buffers, input.size_bytes,
       std::max(input.size_bytes, input.size_bytes_last), input.factor,

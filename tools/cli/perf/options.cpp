@@ -268,6 +268,18 @@ std::string names_of_ops(const PerfOptions& options) {
   return fmt::format("{}", fmt::join(names, ","));
 }
 
+const char* name_of(Buffers buffers) {
+  switch (buffers) {
+    case Buffers::kPlain:
+      return "plain";
+    case Buffers::kRegistered:
+      return "registered";
+    case Buffers::kWindow:
+      break;
+  }
+  return "window";
+}
+
 }  // namespace
 
 const char* name_of(Mode mode) noexcept {
@@ -371,25 +383,13 @@ size_t count_rows(const PerfOptions& options) {
   return compute_sizes(options.sizes).size() * compute_variants(options).size() * places;
 }
 
-const char* name(Buffers buffers) {
-  switch (buffers) {
-    case Buffers::kPlain:
-      return "plain";
-    case Buffers::kRegistered:
-      return "registered";
-    case Buffers::kWindow:
-      break;
-  }
-  return "window";
-}
-
 std::string describe(const PerfOptions& options) {
   const std::vector<size_t> sizes = compute_sizes(options.sizes);
   std::string text = fmt::format("size {} .. {} B", sizes.front(), sizes.back());
   if (info_of(options.collective).reduces) {
     text += fmt::format(", op {}", names_of_ops(options));
   }
-  text += fmt::format(", {} buffers, check {}", name(options.buffers), options.check);
+  text += fmt::format(", {} buffers, check {}", name_of(options.buffers), options.check);
   text += "; times are per operation (median), the slowest rank's";
   return text;
 }
