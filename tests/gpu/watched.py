@@ -13,6 +13,7 @@ import subprocess
 import time
 
 SKIPPED = 77
+REAP_S = 3  # a killed process whose driver does not let go of it
 EVENT = re.compile(r"^\[\s*(RUN|OK|FAILED|SKIPPED)\s*\] (\S+?)(?:,| \(|$)")
 
 
@@ -27,40 +28,44 @@ class Outcome:
 
 
 def end(process):
-    """All of its process group: ranks are processes of it."""
+    """All of its process group: ranks are processes of it. One that a driver holds is left behind."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    process.wait()
+    try:
+        process.wait(timeout=REAP_S)
+    except subprocess.TimeoutExpired:
+        pass
 
 
 def lines_of(words, environment, deadline_of):
     """Lines as they come. Ends, with None, when deadline_of() is past; else with the exit code."""
-    with subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          start_new_session=True) as process:
-        rest = b""
-        stream = process.stdout
-        try:
-            while True:
-                left = deadline_of() - time.monotonic()
-                if left <= 0 or not select.select([stream], [], [], left)[0]:
-                    yield None
-                    return
-                piece = os.read(stream.fileno(), 65_536)
-                if not piece:
-                    break
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    yield line.decode(errors="replace")
-            if rest:
-                yield rest.decode(errors="replace")
-            process.wait(timeout=max(1.0, deadline_of() - time.monotonic()))
-            yield process.returncode
-        except subprocess.TimeoutExpired:
-            yield None
-        finally:
-            end(process)
+    # pylint: disable-next=consider-using-with
+    process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
+    rest = b""
+    try:
+        while True:
+            left = deadline_of() - time.monotonic()
+            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+                yield None
+                return
+            piece = os.read(process.stdout.fileno(), 65_536)
+            if not piece:
+                break
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield line.decode(errors="replace")
+        if rest:
+            yield rest.decode(errors="replace")
+        process.wait(timeout=max(1.0, deadline_of() - time.monotonic()))
+        yield process.returncode
+    except subprocess.TimeoutExpired:
+        yield None
+    finally:
+        process.stdout.close()
+        end(process)
 
 
 def tables_in(lines):
@@ -133,47 +138,59 @@ class Tests:
         self.current = None
 
 
-def names_of(program, tests, environment):
-    """(names, exit code, output) of --gtest_list_tests."""
-    done = subprocess.run([program, "--gtest_list_tests", f"--gtest_filter={tests}"], env=environment, capture_output=True,
-                          text=True, timeout=60, check=False)
+def names_of(program, tests, environment, limit):
+    """(names, exit code or None, output) of --gtest_list_tests."""
+    end_at = time.monotonic() + limit
+    lines, code = [], None
+    for line in lines_of([str(program), "--gtest_list_tests", f"--gtest_filter={tests}"], environment, lambda: end_at):
+        if isinstance(line, str):
+            lines.append(line)
+        else:
+            code = line
     names, suite = [], ""
-    for line in done.stdout.splitlines():
+    for line in lines:
         word = line.split("#")[0].rstrip()
         if word.startswith("  "):
             names.append(suite + word.strip())
         elif word.endswith("."):
             suite = word
-    return names, done.returncode, done.stdout + done.stderr
+    return names, code, "\n".join(lines)
 
 
 def run_gtest(program, tests, environment, limit, each, under=()):
-    """All tests of the filter `tests`, each in at most `each` seconds; `under`: a tool and its options."""
+    """All tests of the filter `tests`, each in at most `each` seconds; `under`: a tool and its options. A test that
+    fails, hangs or dies ends the process: those after it run in a new one."""
     end_at = time.monotonic() + limit
     try:
-        names, code, text = names_of(program, tests, environment)
-    except (OSError, subprocess.TimeoutExpired) as reason:
+        names, code, text = names_of(program, tests, environment, min(limit, each))
+    except OSError as reason:
         return Outcome("FAILED", str(reason), code=127)
     if code == SKIPPED:
         return Outcome("no GPU", text.strip().removeprefix("SKIPPED: "), text, code)
+    if code is None:
+        return Outcome("FAILED", "it does not end listing its tests", text, -1)
     if not names:
         return Outcome("FAILED", "it has no such tests", text, code)
     state, log = Tests(names), []
     while state.pending and time.monotonic() < end_at:
-        begin = [time.monotonic()]
-        words = [*under, str(program), f"--gtest_filter={':'.join(state.pending)}", "--gtest_fail_fast"]
         left_before, failed_before = len(state.pending), len(state.failures)
-        for line in lines_of(words, environment, lambda: min(end_at, begin[0] + each)):
+        begin = [time.monotonic()]
+        words = [*under, str(program), f"--gtest_filter={':'.join(state.pending)}"]
+        output = lines_of(words, environment, lambda: min(end_at, begin[0] + each))
+        for line in output:
             if isinstance(line, str):
                 begin[0] = time.monotonic() if EVENT.match(line) else begin[0]
                 log.append(line)
                 state.note(line)
+                if len(state.failures) != failed_before:
+                    break
             elif state.current is not None:
                 out_of_time = time.monotonic() >= end_at
                 state.settle("NOT DONE when the time was over" if out_of_time else
                              "HUNG" if line is None else f"DIED (exit code {line})")
-            elif line not in (0, None) and len(state.failures) == failed_before:
+            elif line not in (0, None):
                 state.failures.append(f"the program ended with exit code {line} after {log[-1] if log else 'nothing'}")
+        output.close()
         if len(state.pending) == left_before:
             state.failures.append(f"no test ran: {' / '.join(log[-3:])[:600]}")
             break

@@ -1,61 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test that fails, hangs or dies is told, and the others run."""
+"""A test that fails, hangs or dies is told, and the others run.
+
+Usage: watched_test.py PROGRAM   (watched_program.cpp)
+"""
 import os
 import pathlib
 import sys
-import tempfile
-import textwrap
+import time
 import unittest
 
 from watched import run_gtest, run_watched
 
-# Prints like a GoogleTest program.
-PROGRAM = textwrap.dedent("""\
-    #!{python}
-    import os, subprocess, sys, time
-    NAMES = ["Some.Works", "Some.Fails", "Some.Hangs", "Some.Dies", "Some.Skips", "Some.WorksToo"]
-    if "--gtest_list_tests" in sys.argv:
-        print("Some.")
-        for name in NAMES:
-            print("  " + name.split(".")[1] + "  # a comment")
-        sys.exit(int(os.environ.get("LIST_CODE", "0")))
-    wanted = [a for a in sys.argv if a.startswith("--gtest_filter=")][0].split("=")[1].split(":")
-    for name in [name for name in NAMES if name in wanted]:
-        print(f"[ RUN      ] {{name}}", flush=True)
-        if name.endswith("Hangs"):
-            child = subprocess.Popen(["sleep", "1000"])
-            print("child", child.pid, flush=True)
-            time.sleep(1000)
-        if name.endswith("Dies"):
-            os._exit(3)
-        if name.endswith("Fails"):
-            print("because of this")
-            print(f"[  FAILED  ] {{name}} (1 ms)")
-            sys.exit(1)
-        print(f"[  SKIPPED ] {{name}} (0 ms)" if name.endswith("Skips") else f"[       OK ] {{name}} (1 ms)")
-    print("[  FAILED  ] Some.Works")  # the list at the end names tests again
-    sys.exit(int(os.environ.get("END_CODE", "0")))
-    """)
+PROGRAM = pathlib.Path(sys.argv.pop())
 
 
 class Watched(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.program = pathlib.Path(self.temporary.name) / "program"
-        self.program.write_text(PROGRAM.format(python=sys.executable), encoding="utf-8")
-        self.program.chmod(0o755)
-
-    def tearDown(self):
-        self.temporary.cleanup()
-
-    def run_tests(self, limit=60, each=1, **environment):
-        return run_gtest(self.program, "*", {**os.environ, **environment}, limit, each)
+    def run_tests(self, tests="*", limit=60, each=3, **environment):
+        return run_gtest(PROGRAM, tests, {**os.environ, **environment}, limit, each)
 
     def test_every_test_is_accounted_for(self):
         outcome = self.run_tests()
-        self.assertEqual((outcome.word, outcome.note), ("FAILED", "2 passed, 3 failed, 1 skipped"))
+        self.assertEqual((outcome.word, outcome.note), ("FAILED", "5 passed, 4 failed, 1 skipped"))
         told = {line.split()[0]: line for line in outcome.failures}
-        self.assertIn("failed: because of this", told["Some.Fails"])
+        self.assertIn("because of this", told["Some.Fails"])
+        self.assertIn("failed", told["Few/Numbers.AreNotTwo/1"])
         self.assertIn("hung", told["Some.Hangs"])
         self.assertIn("died (exit code 3)", told["Some.Dies"])
 
@@ -65,25 +33,29 @@ class Watched(unittest.TestCase):
         self.assertTrue(not state.exists() or ") Z " in state.read_text(encoding="utf-8"))
 
     def test_the_end_of_the_time_is_told(self):
-        outcome = self.run_tests(limit=2, each=60)
+        outcome = self.run_tests("Some.Hangs:Some.WorksToo", limit=2, each=60)
         self.assertEqual(outcome.word, "FAILED")
         self.assertIn("not done when the time was over", outcome.failures[-1])
         self.assertIn("not run", outcome.note)
 
     def test_an_exit_code_after_the_tests_counts(self):
-        outcome = run_gtest(self.program, "*", {**os.environ, "END_CODE": "86"}, 60, 1)
+        outcome = self.run_tests("Some.Works", END_CODE="86")
         self.assertIn("ended with exit code 86", outcome.failures[-1])
 
     def test_a_tool_may_run_the_program(self):
-        outcome = run_gtest(self.program, "*", dict(os.environ), 60, 1, ["/usr/bin/env", "END_CODE=7"])
+        outcome = run_gtest(PROGRAM, "Some.Works", dict(os.environ), 60, 3, ["/usr/bin/env", "END_CODE=7"])
         self.assertIn("ended with exit code 7", outcome.failures[-1])
 
     def test_no_gpu_is_no_failure(self):
         self.assertEqual(self.run_tests(LIST_CODE="77").word, "no GPU")
 
     def test_a_program_without_tests_fails(self):
-        self.program.write_text(f"#!{sys.executable}\n", encoding="utf-8")
-        self.assertEqual(self.run_tests().word, "FAILED")
+        self.assertEqual(self.run_tests("No.Such").note, "it has no such tests")
+
+    def test_a_list_that_does_not_come_is_not_waited_for(self):
+        begin = time.monotonic()
+        self.assertIn("listing", self.run_tests(each=1, LIST_HANGS="1").note)
+        self.assertLess(time.monotonic() - begin, 30)
 
     def test_commands_are_judged_by_their_exit_code(self):
         def outcome(text, limit=20):
