@@ -168,6 +168,7 @@ void Communicator::make_runner() {
                     links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0,
                 .channels_min = setup_.channels_min,
                 .channels_max = setup_.channels_max,
+                .blocks = setup_.blocks,
                 .net_channels = setup_.net_channels,
                 .slot_bytes = setup_.slot_bytes,
                 .ways = &setup_.ways,

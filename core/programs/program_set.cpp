@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "core/base/file.hpp"
@@ -58,6 +59,14 @@ Result<void> read_entry(const std::filesystem::path& folder, std::vector<Program
     texts.push_back({.path = path.string(), .text = std::move(text)});
   }
   return ok();
+}
+
+int most_lanes(std::span<const Program> programs) {
+  size_t most = 1;
+  for (const Program& program : programs) {
+    most = std::max(most, program.lanes.size());
+  }
+  return static_cast<int>(most);
 }
 
 }  // namespace
@@ -126,7 +135,8 @@ void ProgramSet::add(const ProgramText& text, int nranks) {
                          .family = entry.family.c_str(),
                          .collective = file.collective,
                          .nranks_max = nranks,
-                         .recorded = &entry.recorded});
+                         .recorded = &entry.recorded,
+                         .lanes = most_lanes(entry.recorded.programs)});
 }
 
 }  // namespace plexus

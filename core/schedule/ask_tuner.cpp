@@ -15,8 +15,9 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   candidate.rounds = static_cast<uint32_t>(cost.rounds);
   candidate.chunks_per_loop = static_cast<uint32_t>(cost.chunks);
   candidate.chunks_moved = static_cast<uint32_t>(cost.chunks_moved);
-  candidate.channels_min = static_cast<uint32_t>(input.channels_min);
-  candidate.channels_max = static_cast<uint32_t>(input.channels_max);
+  const int most = channels_max_of(*choice.algorithm, input);
+  candidate.channels_min = static_cast<uint32_t>(std::min(input.channels_min, most));
+  candidate.channels_max = static_cast<uint32_t>(most);
   candidate.time_ns = -1;
   candidate.channels = static_cast<uint32_t>(choice.channels);
   candidate.chunk_bytes = choice.chunk_bytes;

@@ -17,6 +17,12 @@ ChannelOrder flat_order(int nranks) {
 
 }  // namespace
 
+int channels_max_of(const Algorithm& algorithm, const ChoiceInput& input) {
+  return input.blocks == 0
+             ? input.channels_max
+             : std::clamp(input.blocks / algorithm.lanes, 1, std::max(input.channels_max, 1));
+}
+
 LoopCost cost_of(const Choice& choice, const ChoiceInput& input) {
   const Algorithm& algorithm = *choice.algorithm;
   if (algorithm.recorded != nullptr &&

@@ -15,8 +15,10 @@
 namespace plexus {
 
 /// Slot sizes without NCCL_BUFFSIZE. A slot in memory should stay in a core's cache between writer
-/// and reader; a slot of a network should need few system calls per byte (docs/performance.md).
+/// and reader; a slot of a network should need few system calls per byte (docs/performance.md); what
+/// a block does beside moving bytes should be little for each slot (docs/gpu-results.md).
 inline constexpr uint32_t kSlotBytesOfMemory = 128 * 1024;
+inline constexpr uint32_t kSlotBytesOfDevices = 512 * 1024;
 inline constexpr uint32_t kSlotBytesOfNetwork = 512 * 1024;
 
 /// What a communicator's network can reduce (ncclCollNet); equal on all ranks.
@@ -47,6 +49,7 @@ struct ChoiceInput {
   int root = 0;  // of a rooted collective
   int channels_min = 1;
   int channels_max = 1;
+  int blocks = 0;  // thread blocks that a call may have on the rank's device; 0: no limit
   uint32_t slot_bytes = 0;
   uint32_t element_bytes = 4;
   uint32_t calls_in_group = 1;
@@ -72,6 +75,9 @@ struct Candidate {
   double predicted_us = -1;  // the tuner's time; -1: it gave none, or advised against it
   uint32_t trial_calls = 0;  // that the tuner wants to see before it is asked again; 0: none
 };
+
+/// Most channels that a call may have with the algorithm.
+int channels_max_of(const Algorithm& algorithm, const ChoiceInput& input);
 
 /// What one loop of the algorithm costs with the ranks of the call.
 LoopCost cost_of(const Choice& choice, const ChoiceInput& input);

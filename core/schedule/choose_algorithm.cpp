@@ -117,7 +117,8 @@ void add_candidates(const Algorithm& algorithm,
     candidates.push_back(
         {.choice = {.algorithm = &algorithm,
                     .protocol = protocol,
-                    .channels = std::clamp(1, input.channels_min, input.channels_max),
+                    .channels = std::min(std::max(1, input.channels_min),
+                                         channels_max_of(algorithm, input)),
                     .chunk_bytes = chunk_bytes},
          .possible = reason.empty(),
          .reason = std::move(reason)});

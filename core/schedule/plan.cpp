@@ -239,6 +239,7 @@ ChoiceInput input_of(const PlanContext& context, std::span<const Task> tasks, co
           .root = is_rooted(call.shape.collective) ? call.shape.root : 0,
           .channels_min = context.channels_min,
           .channels_max = context.channels_max,
+          .blocks = context.blocks,
           .slot_bytes = context.slot_bytes,
           .element_bytes = static_cast<uint32_t>(element_size(call.shape.datatype())),
           .calls_in_group = static_cast<uint32_t>(std::count_if(

@@ -38,6 +38,7 @@ struct PlanContext {
   bool shares_memory;  // some ranks of the communicator do
   int channels_min;
   int channels_max;
+  int blocks = 0;        // as in ChoiceInput
   int net_channels = 1;  // that share a long message over the network
   uint32_t slot_bytes;
   const HostWays* ways;  // between processes of one host

@@ -63,6 +63,7 @@ Result<void> finish(const SetupContext& context,
   const auto [channels_min, channels_max] = bounds_of_channels(*setup.infos);
   setup.channels_min = static_cast<int>(channels_min);
   setup.channels_max = static_cast<int>(channels_max);
+  setup.blocks = static_cast<int>(blocks_of_rank(*setup.infos));
   setup.net_channels = static_cast<int>(choose_net_channels(*setup.infos));
   setup.ranks_per_core = count_ranks_per_core(setup);
   PLEXUS_TRY(collnet, agree_on_collnet(context, setup, give_up));

@@ -147,7 +147,17 @@ void describe_measured_links(const HostWays& ways, plexus_tuner_comm_t& comm) {
 
 uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
   const uint32_t told = smallest_told(infos, &PeerInfo::slot_bytes);
-  return told > 0 ? told : may_need_net(infos) ? kSlotBytesOfNetwork : kSlotBytesOfMemory;
+  if (told > 0) {
+    return told;
+  }
+  // Slots take memory of a device for every pair of its ranks.
+  constexpr size_t kSharersMax = 8;
+  const bool on_devices = std::all_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
+    return info.on_cuda() && sharers_of(infos, info) <= kSharersMax;
+  });
+  return may_need_net(infos) ? kSlotBytesOfNetwork
+         : on_devices        ? kSlotBytesOfDevices
+                             : kSlotBytesOfMemory;
 }
 
 uint32_t choose_net_channels(std::span<const PeerInfo> infos) {
@@ -155,19 +165,28 @@ uint32_t choose_net_channels(std::span<const PeerInfo> infos) {
   return std::min(told > 0 ? told : kNetChannels, bounds_of_channels(infos).second);
 }
 
+uint32_t blocks_of_rank(std::span<const PeerInfo> infos) {
+  uint32_t least = 0;
+  for (const PeerInfo& info : infos) {
+    if (info.on_cuda()) {
+      // One block of the device is reserved for sends and receives.
+      const auto blocks = static_cast<uint32_t>((std::max(info.device_blocks, 1U) - 1) /
+                                                sharers_of(infos, info));
+      least = least == 0 ? std::max(blocks, 1U) : std::min(least, std::max(blocks, 1U));
+    }
+  }
+  return least;
+}
+
 std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos) {
-  // Most programs have at most this many lanes, with one block each.
-  constexpr uint32_t kLanesPerChannel = 2;
   uint32_t least = 1;
   uint32_t most = 64;
   for (const PeerInfo& info : infos) {
     least = std::max(least, info.min_channels);
     most = std::min(most, info.max_channels);
-    if (info.on_cuda()) {
-      // One block of the device is reserved for sends and receives.
-      const uint32_t blocks = (std::max(info.device_blocks, 1U) - 1) / sharers_of(infos, info);
-      most = std::min(most, std::max(blocks / kLanesPerChannel, 1U));
-    }
+  }
+  if (const uint32_t blocks = blocks_of_rank(infos); blocks > 0) {
+    most = std::min(most, blocks);
   }
   return {std::min(least, most), most};
 }

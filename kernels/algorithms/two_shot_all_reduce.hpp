@@ -12,24 +12,15 @@ namespace plexus {
 template <class Prims>
 PLEXUS_HOST_DEVICE void two_shot_all_reduce(Prims& prims, int rank, int nranks) {
   const EveryoneElse others{rank, nranks};
-  if (prims.lane(0)) {
-    for (int step = 1; step < nranks; ++step) {
-      const int to = (rank + step) % nranks;  // spreads the load over the receivers
-      prims.send(Buffer::kInput, to, to);
-    }
+  for (int step = 1; step < nranks; ++step) {
+    const int to = (rank + step) % nranks;  // spreads the load over the receivers
+    prims.send(Buffer::kInput, to, to);
   }
-  if (prims.lane(1)) {
-    prims.recv_reduce_copy(others, Buffer::kInput, Buffer::kOutput, rank, Complete::kYes);
-  }
-  if (prims.lane(0)) {
-    prims.after(1);
-    prims.send(Buffer::kOutput, rank, others);
-  }
-  if (prims.lane(1)) {
-    for (int step = 1; step < nranks; ++step) {
-      const int from = (rank - step + nranks) % nranks;
-      prims.recv(from, Buffer::kOutput, from);
-    }
+  prims.recv_reduce_copy_send(others, Buffer::kInput, Buffer::kOutput, rank, others,
+                              Complete::kYes);
+  for (int step = 1; step < nranks; ++step) {
+    const int from = (rank - step + nranks) % nranks;
+    prims.recv(from, Buffer::kOutput, from);
   }
 }
 

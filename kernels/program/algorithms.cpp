@@ -368,6 +368,12 @@ constexpr Algorithm hierarchical(const char* name,
   row.collective = collective;
   row.record = record;
   row.for_datacenters = true;
+  row.lanes = 4;
+  return row;
+}
+
+constexpr Algorithm with_one_lane(Algorithm row) {
+  row.lanes = 1;
   return row;
 }
 
@@ -388,16 +394,16 @@ constexpr Algorithm in_network(const char* name,
 constexpr Algorithm kAlgorithms[] = {
     // For each collective the first row is the default; choose_algorithm knows when to use the
     // later ones.
-    {"ring_all_reduce", "ring", Collective::kAllReduce, record_ring_all_reduce, twice_others,
-     twice_others, all_twice_others, others, all},
+    with_one_lane({"ring_all_reduce", "ring", Collective::kAllReduce, record_ring_all_reduce,
+                   twice_others, twice_others, all_twice_others, others, all}),
     {"bidirectional_ring_all_reduce", "biring", Collective::kAllReduce,
      record_bidirectional_ring_all_reduce, bidirectional_rounds, bidirectional_chunks,
      bidirectional_in_all, twice_others, twice},
     {"tree_all_reduce", "tree", Collective::kAllReduce, record_tree_all_reduce, tree_rounds,
      tree_chunks, twice_others_in_all, tree_children, one, kRanksMax, 2},
-    {"recursive_doubling_all_reduce", "doubling", Collective::kAllReduce,
-     record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks, doubling_in_all,
-     doubling_chunks, one},
+    with_one_lane({"recursive_doubling_all_reduce", "doubling", Collective::kAllReduce,
+                   record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks,
+                   doubling_in_all, doubling_chunks, one}),
     {"halving_doubling_all_reduce", "halving", Collective::kAllReduce,
      record_butterfly_all_reduce<HalvingPeers>, butterfly_rounds, butterfly_chunks,
      butterfly_in_all, butterfly_reduced, butterfly_width},
@@ -405,10 +411,12 @@ constexpr Algorithm kAlgorithms[] = {
      butterfly_rounds, butterfly_chunks, butterfly_in_all, butterfly_reduced, butterfly_width},
     {"torus_all_reduce", "torus", Collective::kAllReduce, record_torus_all_reduce, torus_rounds,
      twice_others, all_twice_others, others, all},
-    {"two_shot_all_reduce", "twoshot", Collective::kAllReduce, record_two_shot_all_reduce, two,
-     twice_others, all_twice_others, others, all, kOperandsMax, 1, true},
-    {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
-     others, all_others, others, one, kOperandsMax, 1, true},
+    with_one_lane({"two_shot_all_reduce", "twoshot", Collective::kAllReduce,
+                   record_two_shot_all_reduce, two, twice_others, all_twice_others, others, all,
+                   kOperandsMax, 1, true}),
+    with_one_lane({"all_pairs_all_reduce", "allpairs", Collective::kAllReduce,
+                   record_all_pairs_all_reduce, one, others, all_others, others, one, kOperandsMax,
+                   1, true}),
     in_network("collnet_direct_all_reduce",
                "collnetdirect",
                record_collnet_direct_all_reduce,

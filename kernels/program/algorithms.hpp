@@ -92,6 +92,8 @@ struct Algorithm {
   Cost (*network_cost)(const Spread& spread) = nullptr;
   /// Not null: replaces `record` and the five formulas. Borrowed.
   const RecordedAlgorithm* recorded = nullptr;
+  /// Lanes that its programs have at most in one datacenter. On a device each is a thread block.
+  int lanes = 2;
 };
 
 /// The program of `input.rank`.

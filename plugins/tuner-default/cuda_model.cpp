@@ -122,11 +122,11 @@ CudaAnswer predict_cuda(const Calibration& calibration,
   const double channel_gb = protocol == kLL128 ? generation.channel_ll128
                                                : generation.channel_simple * kEfficiency[protocol];
 
-  // No more channels than have work, and no more than saturate the link or the memory: each byte
-  // sent is read once and written once.
+  // No more channels than have work, and no more than saturate the link. Ranks that share a device
+  // take all its blocks: fewer do not saturate its memory.
   const auto size_bytes = std::max(1.0, static_cast<double>(call.size_bytes));
-  const double useful =
-      std::ceil(std::min(link, memory / (2 * sharers)) * kEfficiency[protocol] / channel_gb);
+  const double useful = sharers > 1 ? std::max(1U, candidate.channels_max)
+                                    : std::ceil(link * kEfficiency[protocol] / channel_gb);
   const double worth = kChannelBytesMin[protocol] *
                        (protocol == kLL ? static_cast<double>(candidate.chunks_per_loop) : 1);
   const double wanted = std::min(size_bytes / worth, useful);

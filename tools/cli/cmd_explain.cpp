@@ -271,15 +271,16 @@ Json json_of(const ExplainOptions& options, const Line& line) {
   return json;
 }
 
-/// The largest number of channels, as a communicator determines it.
+/// Blocks of a rank on its device, as a communicator determines them; 0: on the host.
+int blocks_of_rank(const ExplainOptions& options) {
+  return options.cuda == nullptr
+             ? 0
+             : std::max(1, (static_cast<int>(options.cuda->blocks) - 1) / options.share);
+}
 int most_channels(const ExplainOptions& options) {
   constexpr int kChannelsMax = 64;
-  constexpr int kLanesPerChannel = 2;  // one block per lane
-  if (options.cuda == nullptr) {
-    return kChannelsMax;
-  }
-  const int blocks = (static_cast<int>(options.cuda->blocks) - 1) / options.share;
-  return std::clamp(blocks / kLanesPerChannel, 1, kChannelsMax);
+  const int blocks = blocks_of_rank(options);
+  return blocks == 0 ? kChannelsMax : std::min(blocks, kChannelsMax);
 }
 
 Result<int> explain(const ExplainOptions& options) {
@@ -301,6 +302,7 @@ Result<int> explain(const ExplainOptions& options) {
       .nranks = options.nranks,
       .channels_min = 1,
       .channels_max = most_channels(options),
+      .blocks = blocks_of_rank(options),
       .slot_bytes = slot_bytes_of(options),
       .in_windows = options.in_windows,
       .deterministic = config.deterministic,

@@ -35,6 +35,7 @@ TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
         ASSERT_EQ(result.reason, "");
         // Chunks are one slot long; if half of the slots suffice, they may be two.
         ASSERT_LE(result.slots_needed, kSlots / 2);
+        ASSERT_LE(result.lanes, algorithm.lanes);
       }
     }
   }
