@@ -128,7 +128,6 @@ class Launch {
       next.blocks = end;
       next.queues += size.queues;
       next.works += size.works;
-      next.lists += size.works;
       next.done += size.queues;
       next.loans += size.loans;
       times += 2 * size.queues;
@@ -143,7 +142,7 @@ class Launch {
         queues[i]->next = queues[i + blocks.size()];
       }
       if (i < blocks.size()) {
-        blocks[i] = {.queue = queues[i], .lane = 0, .in_turn = 1};
+        blocks[i] = {.queue = *queues[i], .lane = 0, .in_turn = 1};
       }
     }
   }

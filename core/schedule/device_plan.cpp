@@ -42,6 +42,7 @@ struct WorkPlaces {
   size_t sends = 0;
   size_t recvs = 0;
   size_t progress = 0;
+  bool has_lines = true;  // all connections have
 };
 
 template <class T>
@@ -61,6 +62,7 @@ Result<WorkPlaces> add_work(DeviceRank& rank, const WorkQueue::Item& item, Image
     if (end != nullptr) {
       PLEXUS_TRY(entry, rank.entry_of_send(*end));
       sends.back() = entry;
+      places.has_lines = places.has_lines && end->view().lines != nullptr;
     }
   }
   std::vector<DeviceRecv*> recvs;
@@ -69,6 +71,7 @@ Result<WorkPlaces> add_work(DeviceRank& rank, const WorkQueue::Item& item, Image
     if (end != nullptr) {
       PLEXUS_TRY(entry, rank.entry_of_recv(*end));
       recvs.back() = entry;
+      places.has_lines = places.has_lines && end->view().lines != nullptr;
     }
   }
   places.sends = image.add(std::span<DeviceSend* const>(sends));
@@ -121,11 +124,13 @@ DeviceWork describe(const DeviceRank& rank,
   made.control = rank.control();
   made.geometry = work.geometry;
   made.lane_count = static_cast<uint32_t>(work.program->lanes.size());
+  made.peer_count = static_cast<uint32_t>(work.program->peers.size());
   made.slot_bytes = work.slot_bytes;
   made.borrow_bytes_min = work.borrow_bytes_min;
   made.type = work.type;
   made.protocol = work.protocol;
   made.exchanges_empty = work.exchanges_empty;
+  made.has_lines = places.has_lines;
   made.shares_scratch = work.program->shares_scratch;
   return made;
 }
@@ -198,7 +203,7 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
   for (size_t i = 0; i < queues_.size(); ++i) {
     const Queue& queue = queues_[i];
     DeviceQueue& made = places.queues[i];
-    made = {.works = places.lists + work,
+    made = {.works = places.works + work,
             .work_count = static_cast<uint32_t>(queue.works.size()),
             .block_count = queue.blocks,
             .barrier = queue.barrier,
@@ -211,11 +216,11 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
       target = works_[work];
       target.input = source->input.address;
       target.output = source->output.address;
+      target.open_bytes = source->opens_output ? source->output.size_bytes : 0;
       target.loans = readers_[work].empty() ? nullptr : loan;
       loan = std::fill_n(loan, readers_[work].size(), DeviceLoan{kNotMapped, kNotMapped});
       target.call = source->call;
       target.op = source->op;
-      places.lists[work] = &target;
       ++work;
     }
     if (queue.turns && in_turn != nullptr) {
@@ -223,7 +228,7 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
       continue;
     }
     for (uint32_t lane = 0; lane < queue.blocks; ++lane) {
-      *block++ = {.queue = &made, .lane = lane, .in_turn = 0};
+      *block++ = {.queue = made, .lane = lane, .in_turn = 0};
     }
   }
   return block;
@@ -257,7 +262,6 @@ size_t launch_bytes(const DevicePlan::Size& size) {
   return align_up(size.blocks * sizeof(DeviceBlock), kCacheLine) +
          align_up(size.queues * sizeof(DeviceQueue), kCacheLine) +
          align_up(size.works * sizeof(DeviceWork), kCacheLine) +
-         align_up(size.works * sizeof(DeviceWork*), kCacheLine) +
          align_up(size.loans * sizeof(DeviceLoan), kCacheLine) +
          align_up(2 * size.queues * sizeof(uint64_t), kCacheLine) +
          align_up(size.queues * sizeof(uint64_t), kCacheLine);
@@ -273,7 +277,6 @@ DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size
   places.blocks = reinterpret_cast<DeviceBlock*>(next(size.blocks * sizeof(DeviceBlock)));
   places.queues = reinterpret_cast<DeviceQueue*>(next(size.queues * sizeof(DeviceQueue)));
   places.works = reinterpret_cast<DeviceWork*>(next(size.works * sizeof(DeviceWork)));
-  places.lists = reinterpret_cast<const DeviceWork**>(next(size.works * sizeof(DeviceWork*)));
   places.done = reinterpret_cast<uint64_t*>(next(size.queues * sizeof(uint64_t)));
   places.loans = reinterpret_cast<DeviceLoan*>(next(size.loans * sizeof(DeviceLoan)));
   places.times = reinterpret_cast<uint64_t*>(next(2 * size.queues * sizeof(uint64_t)));

@@ -48,7 +48,6 @@ class DevicePlan {
     DeviceBlock* blocks;
     DeviceQueue* queues;
     DeviceWork* works;
-    const DeviceWork** lists;
     uint64_t* done;  // by queue
     DeviceLoan* loans;
     uint64_t* times;  // two per queue; nullptr: not recorded

@@ -131,15 +131,18 @@ struct DeviceWork {
   std::byte* input;
   std::byte* output;
   std::byte* scratch;
+  uint64_t open_bytes;  // of the output that peers may write results to (WritableOutput); 0: none
   Geometry geometry;
   CallRecord call;
   ReduceOp op;
   uint32_t lane_count;
+  uint32_t peer_count;
   uint32_t slot_bytes;
   uint32_t borrow_bytes_min;
   DataType type;
   Protocol protocol;
   bool exchanges_empty;
+  bool has_lines;       // all connections have
   bool shares_scratch;  // Program::shares_scratch: lanes keep in step from loop to loop
 };
 
@@ -163,7 +166,7 @@ struct DeviceBarrier {
 /// distinct and belong to one communicator and rank (one DeviceControl). `done`, in pinned memory,
 /// counts the works that have finished in this launch; the host zeroes it.
 struct DeviceQueue {
-  const DeviceWork* const* works;
+  const DeviceWork* works;  // [work_count]
   uint32_t work_count;
   uint32_t block_count;  // most lanes of a work
   DeviceBarrier* barrier;
@@ -175,8 +178,8 @@ struct DeviceQueue {
 
 /// The task of one block of a launch: lane `lane` of every work of `queue`; or, in turn, all works
 /// of `queue` and of the queues linked to it, each of which has one lane.
-struct DeviceBlock {
-  DeviceQueue* queue;
+struct alignas(kCacheLine) DeviceBlock {
+  DeviceQueue queue;
   uint32_t lane;
   uint32_t in_turn;  // 0 or 1
 };
@@ -201,9 +204,9 @@ static_assert(sizeof(DeviceLoan) == 16);
 static_assert(sizeof(DeviceLane) == 16);
 static_assert(sizeof(DeviceFailure) == 40);
 static_assert(sizeof(DeviceControl) == kCacheLine);
-static_assert(sizeof(DeviceWork) == 208);
+static_assert(sizeof(DeviceWork) == 224);
 static_assert(sizeof(DeviceQueue) == 48);
-static_assert(sizeof(DeviceBlock) == 16);
+static_assert(sizeof(DeviceBlock) == kCacheLine);
 // NOLINTEND(readability-magic-numbers)
 static_assert(std::is_trivially_copyable_v<Step>);
 static_assert(std::is_trivially_copyable_v<DeviceWork>);

@@ -242,6 +242,7 @@ PLEXUS_DEVICE uint64_t for_elements(uint64_t a, uint64_t b, Function function) {
 template <DataType type, ReduceKind kind>
 struct Combining {
   using Bits = typename Element<type>::Bits;
+  static constexpr bool kCombines = true;
   static constexpr bool kIsExtended = false;
   static constexpr uint32_t kVectorsInFlight = sizeof(Bits) == 1 ? 2 : 4;
 
@@ -276,8 +277,9 @@ struct ExtendedSum : Combining<type, ReduceKind::kSum> {
 
 /// A pass with one operand that is only copied.
 struct Copying {
+  static constexpr bool kCombines = false;
   static constexpr bool kIsExtended = false;
-  static constexpr uint32_t kVectorsInFlight = 4;
+  static constexpr uint32_t kVectorsInFlight = 8;
   PLEXUS_DEVICE static uint64_t combine(uint64_t a, uint64_t /*b*/) { return a; }
 };
 

@@ -15,9 +15,19 @@
 
 namespace plexus {
 
-/// State that the threads of a block share.
+/// State that the threads of a block share. Work and step are copies of the launch's tables, which may
+/// be in pinned memory; the ends of the step's peers are copies that the thread that serves a peer
+/// writes back after the step.
 struct BlockState {
+  // Units of short LL messages, see Interpreter::stages(): those that arrive, by peer, and the value's.
+  static constexpr uint32_t kStagedUnits = 128;
+  alignas(Vector) uint64_t arrived[kStagedUnits];
+  alignas(Vector) uint64_t value[kStagedUnits];
   Pass pass;
+  DeviceWork work;
+  Step step;
+  DeviceRecv recvs[kDevicePeersMax];
+  DeviceSend sends[kDevicePeersMax];
   // addresses were sent, so their bytes must not change until they are taken
   uint32_t addresses_out;
 };
@@ -96,20 +106,19 @@ class Interpreter {
 
   PLEXUS_DEVICE void run(const DeviceBlock& block) {
     if (block_.thread() == 0) {
-      state_.pass.stopped = 0;
       state_.addresses_out = 0;
     }
-    block_.sync();
     if (block.in_turn != 0) {
-      run_in_turn(*block.queue);
-    } else {
-      if (block.lane == 0) {
-        note_time(*block.queue, 0);
-      }
-      run_lanes(*block.queue, block.lane);
-      if (block.lane == 0) {
-        note_time(*block.queue, 1);
-      }
+      run_in_turn(block.queue);
+      return;
+    }
+    const DeviceBlock mine = block;
+    if (mine.lane == 0) {
+      note_time(mine.queue, 0);
+    }
+    run_lanes(mine.queue, mine.lane);
+    if (mine.lane == 0) {
+      note_time(mine.queue, 1);
     }
   }
 
@@ -125,40 +134,62 @@ class Interpreter {
   /// Runs lane `lane` of every work of `queue`.
   PLEXUS_DEVICE void run_lanes(const DeviceQueue& queue, uint32_t lane) {
     for (uint32_t i = 0; i < queue.work_count; ++i) {
-      const DeviceWork& work = *queue.works[i];
-      if ((lane < work.lane_count && !run_lane(work, lane)) || !meet(queue, work, i)) {
+      take_table(block_, state_.work, queue.works[i]);
+      block_.sync();
+      open_output();
+      if ((lane < state_.work.lane_count && !run_lane(lane)) || !meet(queue, i)) {
         return;
       }
     }
     drain(queue, lane);
   }
 
-  /// A sync after which all threads agree on whether one of them has given up.
-  PLEXUS_DEVICE bool is_stopped_anywhere() {
-    return block_.any(load_relaxed(&state_.pass.stopped) != 0);
+  /// Lets peers whose device reaches this one's memory write results to the output of the work. They
+  /// see it with what this block sends next.
+  PLEXUS_DEVICE void open_output() {
+    const DeviceWork& work = state_.work;
+    for (uint32_t i = block_.thread(); work.open_bytes > 0 && i < work.peer_count;
+         i += block_.threads()) {
+      const DeviceRecv* const end = work.recvs[i];
+      if (end == nullptr || end->reads_pointers == 0) {
+        continue;
+      }
+      WritableOutput& output = end->fifo->output;
+      if (output.address != work.output ||
+          load_relaxed(word_of(&output.size_bytes)) != work.open_bytes) {
+        output.address = work.output;
+        store_relaxed(word_of(&output.size_bytes), work.open_bytes);
+      }
+    }
   }
 
-  /// One slice of a step.
+  /// A sync after which all threads agree on whether one of them has given up.
+  PLEXUS_DEVICE bool is_stopped_anywhere() { return block_.any(stopped_); }
+
+  /// One slice of state_.step.
   struct Slice {
-    const DeviceWork& work;
-    const Step& step;
     std::byte* source;  // own contribution; nullptr: none
     std::byte* target;  // location of the value; nullptr: none
     uint32_t size_bytes;
     bool scales;
+    bool delivers;  // to the outputs of those peers that have opened them
+    bool staged;    // see stages()
   };
 
-  PLEXUS_DEVICE bool run_lane(const DeviceWork& work, uint32_t lane) {
-    const DeviceLane& mine = work.lanes[lane];
+  PLEXUS_DEVICE bool run_lane(uint32_t lane) {
+    const DeviceWork& work = state_.work;
+    const DeviceLane mine = work.lanes[lane];
+    const uint32_t loops = work.geometry.loops;
     uint64_t done = 0;
-    for (uint32_t loop = 0; loop < work.geometry.loops; ++loop) {
-      if (work.shares_scratch && loop > 0 && !await_lanes(work, loop)) {
+    for (uint32_t loop = 0; loop < loops; ++loop) {
+      if (work.shares_scratch && loop > 0 && !await_lanes(loop)) {
         return false;
       }
       for (uint32_t i = 0; i < mine.step_count; ++i) {
-        const Step& step = mine.steps[i];
-        if ((step.after.lane >= 0 && !await_lane(work, step.after, loop)) ||
-            !run_step(work, step, loop)) {
+        take_table(block_, state_.step, mine.steps[i]);
+        block_.sync();
+        const After after = state_.step.after;
+        if ((after.lane >= 0 && !await_lane(after, loop)) || !run_step(loop)) {
           return false;
         }
         ++done;
@@ -171,85 +202,181 @@ class Interpreter {
   }
 
   /// Waits until all lanes have ended the loop before `loop`.
-  PLEXUS_DEVICE bool await_lanes(const DeviceWork& work, uint32_t loop) {
-    for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
-      const auto steps = static_cast<int>(work.lanes[lane].step_count);
-      if (steps > 0 && !await_lane(work, {static_cast<int>(lane), steps - 1}, loop - 1)) {
+  PLEXUS_DEVICE bool await_lanes(uint32_t loop) {
+    for (uint32_t lane = 0; lane < state_.work.lane_count; ++lane) {
+      const auto steps = static_cast<int>(state_.work.lanes[lane].step_count);
+      if (steps > 0 && !await_lane({static_cast<int>(lane), steps - 1}, loop - 1)) {
         return false;
       }
     }
     return true;
   }
 
-  PLEXUS_DEVICE bool await_lane(const DeviceWork& work, const After& after, uint32_t loop) {
+  PLEXUS_DEVICE bool await_lane(const After& after, uint32_t loop) {
+    const DeviceWork& work = state_.work;
     const DeviceLane& other = work.lanes[after.lane];
     const uint64_t wanted =
         uint64_t{loop} * other.step_count + static_cast<uint64_t>(after.step) + 1;
     if (block_.thread() == 0) {
       const uint64_t* const progress = work.progress + after.lane;
-      if (!wait_until(*work.control, [&] { return load_acquire(progress) >= wanted; })) {
-        store_relaxed(&state_.pass.stopped, 1U);
-      }
+      stopped_ = !wait_until(*work.control, [&] { return load_acquire(progress) >= wanted; });
     }
     return !is_stopped_anywhere();
   }
 
-  PLEXUS_DEVICE bool run_step(const DeviceWork& work, const Step& step, uint32_t loop) {
-    if (only_waits(step)) {
-      return true;
-    }
-    const StepExtent extent = extent_of(work, step, loop);
-    std::byte* source = place_of(work, step.source, extent.source_bytes);
-    std::byte* target = place_of(work, step.target, extent.target_bytes);
-    const bool scales = step.source == Buffer::kInput && work.op.scales_input();
-    uint64_t left_bytes = extent.size_bytes;
-    bool more = left_bytes > 0 || work.exchanges_empty;
-    while (more) {
-      const auto size_bytes =
-          static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
-      if (!run_slice({work, step, source, target, size_bytes, scales})) {
-        return false;
+  PLEXUS_DEVICE bool run_step(uint32_t loop) {
+    const DeviceWork& work = state_.work;
+    const Step& step = state_.step;
+    if (!only_waits(step)) {
+      const StepExtent extent = extent_of(work, step, loop);
+      std::byte* source = place_of(work, step.source, extent.source_bytes);
+      std::byte* target = place_of(work, step.target, extent.target_bytes);
+      const bool scales = step.source == Buffer::kInput && work.op.scales_input();
+      const bool moves = extent.size_bytes > 0 || work.exchanges_empty;
+      if (moves) {
+        take_ends();
       }
-      left_bytes -= size_bytes;
-      source += source == nullptr ? 0 : size_bytes;
-      target += target == nullptr ? 0 : size_bytes;
-      more = left_bytes > 0;
+      uint64_t left_bytes = extent.size_bytes;
+      for (bool more = moves; more; more = left_bytes > 0) {
+        const auto size_bytes =
+            static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
+        if (!run_slice({source, target, size_bytes, scales, delivers_slice(size_bytes),
+                         stages(size_bytes)})) {
+          return false;
+        }
+        left_bytes -= size_bytes;
+        source += source == nullptr ? 0 : size_bytes;
+        target += target == nullptr ? 0 : size_bytes;
+      }
+      if (moves) {
+        keep_ends();
+      }
     }
-    block_.sync();  // another thread may serve the same peer in the next step
+    block_.sync();  // another thread may serve the same peer in the next step, which replaces this one
     return true;
   }
 
-  PLEXUS_DEVICE bool run_slice(const Slice& slice) {
-    const Step& step = slice.step;
-    const auto receives = static_cast<uint32_t>(step.receives);
-    const uint32_t peers = receives + static_cast<uint32_t>(step.sends);
-    for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
-      const auto index = static_cast<uint32_t>(step.peers_first) + i;
-      const bool good =
-          i < receives ? begin_receive(slice, index, i) : begin_send(slice, index, i - receives);
-      if (!good) {
-        store_relaxed(&state_.pass.stopped, 1U);
-        break;
-      }
+  [[nodiscard]] PLEXUS_DEVICE bool delivers_slice(uint32_t size_bytes) const {
+    const DeviceWork& work = state_.work;
+    return work.open_bytes > 0 && work.protocol == Protocol::kSimple &&
+           size_bytes >= work.borrow_bytes_min && delivers(state_.step);
+  }
+
+  /// Short messages of LL: each thread loads or stores the unit of one peer, and the pass works on
+  /// shared memory. Otherwise a thread would wait for one peer's words after the other's.
+  [[nodiscard]] PLEXUS_DEVICE bool stages(uint32_t size_bytes) const {
+    const auto most = static_cast<uint32_t>(
+        state_.step.receives > state_.step.sends ? state_.step.receives : state_.step.sends);
+    return state_.work.protocol == Protocol::kLL && state_.work.has_lines &&
+           units_of(size_bytes) * most <= BlockState::kStagedUnits;
+  }
+  PLEXUS_DEVICE static uint32_t units_of(uint32_t size_bytes) {
+    return (size_bytes + kUnitBytes - 1) / kUnitBytes;
+  }
+  PLEXUS_DEVICE static uint32_t bytes_of_unit(uint32_t size_bytes, uint32_t unit) {
+    const uint32_t left = size_bytes - unit * kUnitBytes;
+    return left < kUnitBytes ? left : kUnitBytes;
+  }
+  PLEXUS_DEVICE void load_staged(const Slice& slice) {
+    const uint32_t units = units_of(slice.size_bytes);
+    for (uint32_t i = block_.thread(); i < units * receives(); i += block_.threads()) {
+      const uint32_t unit = i % units;
+      const DeviceRecv& end = state_.recvs[i / units];
+      const Operand from{end.lines + lines_offset(Protocol::kLL, end.step), Carrier::kLL,
+                         flag_of_step(end.step)};
+      state_.arrived[i] = load_unit(*state_.work.control, from, unit * kUnitBytes,
+                                    bytes_of_unit(slice.size_bytes, unit), stopped_);
     }
+  }
+  PLEXUS_DEVICE void store_staged(const Slice& slice) {
+    const uint32_t units = units_of(slice.size_bytes);
+    const auto sends = static_cast<uint32_t>(state_.step.sends);
+    for (uint32_t i = block_.thread(); i < units * sends; i += block_.threads()) {
+      const uint32_t unit = i % units;
+      const DeviceSend& end = state_.sends[i / units];
+      const Target to{end.lines + lines_offset(Protocol::kLL, end.step), Carrier::kLL,
+                      flag_of_step(end.step)};
+      store_unit(to, unit * kUnitBytes, state_.value[unit],
+                 bytes_of_unit(slice.size_bytes, unit));
+    }
+  }
+
+  /// Calls function(index among the program's peers, number among the step's) for the peers that
+  /// this thread serves: those that the step receives from, then those that it sends to.
+  template <class Function>
+  PLEXUS_DEVICE void for_peers(Function function) {
+    const auto peers = static_cast<uint32_t>(state_.step.receives + state_.step.sends);
+    for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
+      function(static_cast<uint32_t>(state_.step.peers_first) + i, i);
+    }
+  }
+  [[nodiscard]] PLEXUS_DEVICE uint32_t receives() const {
+    return static_cast<uint32_t>(state_.step.receives);
+  }
+
+  PLEXUS_DEVICE void take_ends() {
+    for_peers([&](uint32_t index, uint32_t i) {
+      if (i < receives()) {
+        state_.recvs[i] = *state_.work.recvs[index];
+      } else {
+        state_.sends[i - receives()] = *state_.work.sends[index];
+      }
+    });
+  }
+  PLEXUS_DEVICE void keep_ends() {
+    for_peers([&](uint32_t index, uint32_t i) {
+      if (i < receives()) {
+        state_.work.recvs[index]->step = state_.recvs[i].step;
+      } else {
+        const DeviceSend& used = state_.sends[i - receives()];
+        DeviceSend& end = *state_.work.sends[index];
+        end.step = used.step;
+        end.taken = used.taken;
+        end.borrowed_until = used.borrowed_until;
+        end.told = used.told;
+      }
+    });
+  }
+
+  PLEXUS_DEVICE bool run_slice(const Slice& slice) {
+    if (slice.staged) {
+      block_.sync();  // all threads read the ends that others have taken or counted on
+    }
+    for_peers([&](uint32_t index, uint32_t i) {
+      const bool good = stopped_ ? false
+                        : i < receives() ? begin_receive(slice, index, i)
+                                         : begin_send(slice, index, i - receives());
+      stopped_ = !good;
+    });
     if (block_.thread() == 0) {
       begin_pass(slice);
     }
+    if (slice.staged) {
+      load_staged(slice);
+    }
     if (is_stopped_anywhere()) {
       return false;
     }
-    run_pass(block_, state_.pass, slice.work.type, slice.work.op.kind);
+    if (slice.delivers) {  // what has arrived came after the peers had opened their outputs
+      for_peers([&](uint32_t index, uint32_t i) {
+        if (i >= receives() && state_.sends[i - receives()].by_address != 0) {
+          begin_delivery(slice, index, i - receives());
+        }
+      });
+      block_.sync();
+    }
+    const DeviceWork& work = state_.work;
+    stopped_ = !run_pass(block_, state_.pass, work.type, work.op.kind);
     if (is_stopped_anywhere()) {
       return false;
     }
-    if (slice.work.protocol == Protocol::kLL128) {
-      finish_lines();
-      block_.sync();  // the next slice overwrites these targets
+    if (slice.staged || work.protocol == Protocol::kLL128) {
+      slice.staged ? store_staged(slice) : finish_lines();
+      block_.sync();  // the next slice overwrites what these read
     }
-    for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
-      const auto index = static_cast<uint32_t>(step.peers_first) + i;
-      i < receives ? finish_receive(slice.work, index) : finish_send(slice.work, index);
-    }
+    for_peers([&](uint32_t /*index*/, uint32_t i) {
+      i < receives() ? finish_receive(i) : finish_send(i - receives());
+    });
     return true;
   }
 
@@ -261,8 +388,8 @@ class Interpreter {
   /// queues can move; and a message can always move at one of its ends, since its slot is either
   /// full (the receiver can proceed) or free (the sender can). It waits for the receivers of
   /// addresses only after everything was sent and received.
-  PLEXUS_DEVICE_NOINLINE void run_in_turn(DeviceQueue& first) {
-    for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
+  PLEXUS_DEVICE_NOINLINE void run_in_turn(const DeviceQueue& first) {
+    for (const DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
       note_time(*queue, 0);
     }
     bool left = true;
@@ -270,7 +397,7 @@ class Interpreter {
     for (uint32_t round = 1; left; ++round) {
       bool moved = false;
       left = false;
-      for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
+      for (const DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
         const TurnEnd end = take_turn(*queue, round);
         moved = moved || end == TurnEnd::kMoved;
         left = left || end != TurnEnd::kDone;
@@ -280,7 +407,7 @@ class Interpreter {
         pause_between_polls(idle_rounds);
       }
     }
-    for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
+    for (const DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
       drain(*queue, 0);
       block_.sync();
       if (block_.thread() == 0) {
@@ -292,46 +419,56 @@ class Interpreter {
   enum class TurnEnd : uint8_t { kDone, kWaits, kMoved };
 
   /// All threads of the block get the same result.
-  PLEXUS_DEVICE TurnEnd take_turn(DeviceQueue& queue, uint32_t round) {
+  PLEXUS_DEVICE TurnEnd take_turn(const DeviceQueue& queue, uint32_t round) {
     const DeviceTurn turn = queue.barrier->turn;
     if (turn.work == queue.work_count) {
       return TurnEnd::kDone;
     }
-    const DeviceWork& work = *queue.works[turn.work];
-    const DeviceLane& lane = work.lanes[0];
+    take_table(block_, state_.work, queue.works[turn.work]);
+    block_.sync();
+    const DeviceWork& work = state_.work;
+    if (turn.loop == 0 && turn.step == 0 && turn.done_bytes == 0) {
+      open_output();
+    }
+    const DeviceLane lane = work.lanes[0];
     if (work.geometry.loops > 0 && lane.step_count > 0) {
-      const Step& step = lane.steps[turn.step];
+      take_table(block_, state_.step, lane.steps[turn.step]);
+      block_.sync();
+      const Step& step = state_.step;
       const StepExtent extent = extent_of(work, step, turn.loop);
       const uint64_t left_bytes = extent.size_bytes - turn.done_bytes;
       const auto size_bytes =
           static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
       if (extent.size_bytes > 0 || work.exchanges_empty) {
-        if (!is_ready(work, step)) {
-          return may_go_on(queue, work, round) ? TurnEnd::kWaits : TurnEnd::kDone;
+        take_ends();
+        if (!is_ready()) {
+          return may_go_on(queue, round) ? TurnEnd::kWaits : TurnEnd::kDone;
         }
         std::byte* const source =
             place_of(work, step.source, extent.source_bytes + turn.done_bytes);
         std::byte* const target =
             place_of(work, step.target, extent.target_bytes + turn.done_bytes);
         const bool scales = step.source == Buffer::kInput && work.op.scales_input();
-        if (!run_slice({work, step, source, target, size_bytes, scales})) {
+        if (!run_slice({source, target, size_bytes, scales, delivers_slice(size_bytes),
+                         stages(size_bytes)})) {
           return give_up(queue);
         }
+        keep_ends();
       }
       if (size_bytes < left_bytes) {
         end_turn(queue, {turn.work, turn.loop, turn.step, 0, turn.done_bytes + size_bytes});
         return TurnEnd::kMoved;
       }
     }
-    end_step(queue, turn);
+    end_step(queue, turn, lane.step_count);
     return TurnEnd::kMoved;
   }
 
   /// Advances to the next step, loop or work.
-  PLEXUS_DEVICE void end_step(DeviceQueue& queue, const DeviceTurn& turn) {
-    const DeviceWork& work = *queue.works[turn.work];
+  PLEXUS_DEVICE void end_step(const DeviceQueue& queue, const DeviceTurn& turn, uint32_t step_count) {
+    const DeviceWork& work = state_.work;
     DeviceTurn next{turn.work, turn.loop, turn.step + 1, 0, 0};
-    if (next.step >= work.lanes[0].step_count) {
+    if (next.step >= step_count) {
       next.step = 0;
       ++next.loop;
     }
@@ -347,7 +484,7 @@ class Interpreter {
     }
   }
 
-  PLEXUS_DEVICE void end_turn(DeviceQueue& queue, const DeviceTurn& next) {
+  PLEXUS_DEVICE void end_turn(const DeviceQueue& queue, const DeviceTurn& next) {
     block_.sync();  // all threads have read the turn
     if (block_.thread() == 0) {
       queue.barrier->turn = next;
@@ -357,31 +494,28 @@ class Interpreter {
 
   /// Whether every peer of the step has provided what the next slice needs. No other block uses
   /// these ends, so that this stays true until the slice begins.
-  PLEXUS_DEVICE bool is_ready(const DeviceWork& work, const Step& step) {
-    const auto receives = static_cast<uint32_t>(step.receives);
-    const uint32_t peers = receives + static_cast<uint32_t>(step.sends);
+  PLEXUS_DEVICE bool is_ready() {
     bool lacks = false;
-    for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
-      const auto index = static_cast<uint32_t>(step.peers_first) + i;
-      if (i < receives) {
-        const DeviceRecv& end = *work.recvs[index];
+    for_peers([&](uint32_t /*index*/, uint32_t i) {
+      if (i < receives()) {
+        const DeviceRecv& end = state_.recvs[i];
         const uint64_t* const ready = word_of(&end.fifo->headers[end.step % kHeaders].ready);
         lacks = lacks || load_acquire(ready) != end.step + 1;
       } else {
-        const DeviceSend& end = *work.sends[index];
+        const DeviceSend& end = state_.sends[i - receives()];
         const uint64_t until = end.step < kSlots ? 0 : end.step - kSlots + 1;
         lacks = lacks || (end.taken < until && load_acquire(word_of(&end.fifo->taken)) < until);
       }
-    }
+    });
     return !block_.any(lacks);
   }
 
   /// False: the rank was stopped, and its queue ends.
-  PLEXUS_DEVICE bool may_go_on(DeviceQueue& queue, const DeviceWork& work, uint32_t round) {
+  PLEXUS_DEVICE bool may_go_on(const DeviceQueue& queue, uint32_t round) {
     if (round % kRoundsPerLook != 0) {
       return true;
     }
-    if (!block_.any(block_.thread() == 0 && is_stopped(*work.control))) {
+    if (!block_.any(block_.thread() == 0 && is_stopped(*state_.work.control))) {
       return true;
     }
     give_up(queue);
@@ -389,19 +523,16 @@ class Interpreter {
   }
 
   /// Ends this queue; the queues of other ranks continue.
-  PLEXUS_DEVICE TurnEnd give_up(DeviceQueue& queue) {
+  PLEXUS_DEVICE TurnEnd give_up(const DeviceQueue& queue) {
     end_turn(queue, {queue.work_count, 0, 0, 0, 0});
-    if (block_.thread() == 0) {
-      state_.pass.stopped = 0;
-    }
-    block_.sync();
+    stopped_ = false;
     return TurnEnd::kDone;
   }
 
   /// Sets the pass's fields that do not depend on peers: own contribution, target, arithmetic.
   PLEXUS_DEVICE void begin_pass(const Slice& slice) {
-    const Step& step = slice.step;
-    const DeviceWork& work = slice.work;
+    const Step& step = state_.step;
+    const DeviceWork& work = state_.work;
     const auto receives = static_cast<uint32_t>(step.receives);
     Pass& pass = state_.pass;
     pass.control = work.control;
@@ -451,36 +582,42 @@ class Interpreter {
 
   /// Waits for arrival `number` of the step, checks it, and makes it an operand.
   PLEXUS_DEVICE bool begin_receive(const Slice& slice, uint32_t index, uint32_t number) {
-    const DeviceWork& work = slice.work;
-    const DeviceRecv& end = *work.recvs[index];
-    const bool after_own = slice.source != nullptr && number >= own_position(slice.step);
+    const DeviceRecv& end = state_.recvs[number];
+    const bool after_own = slice.source != nullptr && number >= own_position(state_.step);
     Operand& operand = state_.pass.operands[number + (after_own ? 1 : 0)];
-    return by_lines(work, end.lines) ? begin_receive_lines(slice, index, end, operand)
-                                     : begin_receive_slot(slice, index, end, operand);
+    return by_lines(state_.work, end.lines) ? begin_receive_lines(slice, index, end, operand)
+                                            : begin_receive_slot(slice, index, end, operand);
   }
 
   PLEXUS_DEVICE bool begin_receive_lines(const Slice& slice,
                                          uint32_t index,
                                          const DeviceRecv& end,
                                          Operand& operand) {
-    const Protocol protocol = slice.work.protocol;
+    const DeviceWork& work = state_.work;
+    const Protocol protocol = work.protocol;
     const std::byte* const lines = end.lines + lines_offset(protocol, end.step);
     const uint32_t flag = flag_of_step(end.step);
     operand = {lines, carrier_of(protocol), flag};
+    if (slice.staged) {
+      const uint32_t number = static_cast<uint32_t>(&end - state_.recvs);
+      operand = {reinterpret_cast<const std::byte*>(state_.arrived +
+                                                    number * units_of(slice.size_bytes)),
+                 Carrier::kMemory, 0};
+    }
     if (lines_of(protocol, slice.size_bytes) == 0) {
       return true;  // an empty LL128 message has no line
     }
     const auto* const word = reinterpret_cast<const uint64_t*>(
         protocol == Protocol::kLL ? lines : lines + kDataBytesOfLineLL128);
     uint64_t value = 0;
-    if (!wait_until(*slice.work.control, [&] {
+    if (!wait_until(*work.control, [&] {
           value = load_acquire(word);
           return value >> 32 == flag;  // NOLINT(readability-magic-numbers): the upper half
         })) {
       return false;
     }
     const auto hash = static_cast<uint32_t>(value);
-    return hash == slice.work.call.hash ||
+    return hash == work.call.hash ||
            fail(slice, index, DeviceFault::kOtherCall, hash, slice.size_bytes);
   }
 
@@ -488,21 +625,24 @@ class Interpreter {
                                         uint32_t index,
                                         const DeviceRecv& end,
                                         Operand& operand) {
+    const DeviceWork& work = state_.work;
     SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
     const uint64_t* const ready = word_of(&slot.ready);
-    if (!wait_until(*slice.work.control, [&] { return load_acquire(ready) == end.step + 1; })) {
+    if (!wait_until(*work.control, [&] { return load_acquire(ready) == end.step + 1; })) {
       return false;
     }
     const uint32_t hash = slot.call_hash;
     const uint32_t size_bytes = slot.size_bytes;
-    if (hash != slice.work.call.hash) {
+    const SlotKind kind = slot.kind;
+    const std::byte* const pointer = slot.payload.pointer;  // loaded beside the others
+    if (hash != work.call.hash) {
       return fail(slice, index, DeviceFault::kOtherCall, hash, size_bytes);
     }
     if (size_bytes != slice.size_bytes) {
       return fail(slice, index, DeviceFault::kOtherSize, hash, size_bytes);
     }
     const std::byte* bytes = nullptr;
-    switch (slot.kind) {
+    switch (kind) {
       case SlotKind::kInline:
         bytes = slot.payload.bytes;
         break;
@@ -513,7 +653,7 @@ class Interpreter {
         bytes = end.data + end.step % kSlots * end.slot_stride;
         break;
       case SlotKind::kPointer:
-        bytes = end.reads_pointers != 0 ? slot.payload.pointer : nullptr;
+        bytes = end.reads_pointers != 0 ? pointer : nullptr;
         break;
       case SlotKind::kMapped:
       case SlotKind::kAttached:
@@ -526,8 +666,8 @@ class Interpreter {
     return true;
   }
 
-  PLEXUS_DEVICE void finish_receive(const DeviceWork& work, uint32_t index) {
-    DeviceRecv& end = *work.recvs[index];
+  PLEXUS_DEVICE void finish_receive(uint32_t number) {
+    DeviceRecv& end = state_.recvs[number];
     ++end.step;
     store_release(word_of(&end.fifo->taken), end.step);  // pairs with await_taken() of the sender
   }
@@ -535,7 +675,7 @@ class Interpreter {
   /// Records the failure, unless another block was first, and stops the work.
   PLEXUS_DEVICE bool fail(
       const Slice& slice, uint32_t index, DeviceFault fault, uint32_t hash, uint32_t size_bytes) {
-    const DeviceWork& work = slice.work;
+    const DeviceWork& work = state_.work;
     if (exchange(work.claimed, 1) == 0) {
       DeviceControl& control = *work.control;
       control.failure = {.fault = fault,
@@ -581,8 +721,8 @@ class Interpreter {
 
   /// Waits for a free slot and makes it a target, or stores the value's address in it.
   PLEXUS_DEVICE bool begin_send(const Slice& slice, uint32_t index, uint32_t number) {
-    const DeviceWork& work = slice.work;
-    DeviceSend& end = *work.sends[index];
+    const DeviceWork& work = state_.work;
+    DeviceSend& end = state_.sends[number];
     if (end.step >= kSlots && !await_taken(work, end, end.step - kSlots + 1)) {
       return false;
     }
@@ -600,18 +740,21 @@ class Interpreter {
       if (work.protocol == Protocol::kLL) {
         store_relaxed(reinterpret_cast<uint64_t*>(lines), line_word(work.call.hash, target.flag));
       }
+      if (slice.staged) {  // the first of them makes the value for all
+        target = {number == 0 ? reinterpret_cast<std::byte*>(state_.value) : nullptr,
+                  Carrier::kMemory, 0};
+      }
       return true;
     }
     SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
     slot.size_bytes = slice.size_bytes;
     slot.call_hash = work.call.hash;
     slot.call = record_of_call(work.call.sequence);
+    if (slice.delivers && end.by_address != 0) {
+      return true;  // begin_delivery() does the rest
+    }
     if (const std::byte* const mapped = mapped_address(slice, index, end); mapped != nullptr) {
-      slot.kind = SlotKind::kPointer;
-      slot.payload.pointer = mapped;
-      target = {nullptr, Carrier::kMemory, 0};
-      end.borrowed_until = end.step + 1;
-      store_relaxed(&state_.addresses_out, 1U);
+      send_address(mapped, number);
       return true;
     }
     const bool in_header = slice.size_bytes <= end.inline_bytes_max;
@@ -621,28 +764,55 @@ class Interpreter {
     return true;
   }
 
+  PLEXUS_DEVICE void send_address(const std::byte* mapped, uint32_t number) {
+    DeviceSend& end = state_.sends[number];
+    SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
+    slot.kind = SlotKind::kPointer;
+    slot.payload.pointer = mapped;
+    state_.pass.targets[1 + number] = {nullptr, Carrier::kMemory, 0};
+    end.borrowed_until = end.step + 1;
+    store_relaxed(&state_.addresses_out, 1U);
+  }
+
+  /// Makes the peer's output a target, at the place of this rank's. The peer gets its address when
+  /// the value is there.
+  PLEXUS_DEVICE void begin_delivery(const Slice& slice, uint32_t index, uint32_t number) {
+    const DeviceSend& end = state_.sends[number];
+    const WritableOutput& output = end.fifo->output;
+    if (load_relaxed(word_of(&output.size_bytes)) == 0) {
+      send_address(mapped_address(slice, index, end), number);
+      return;
+    }
+    std::byte* const place = output.address + (slice.target - state_.work.output);
+    SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
+    slot.kind = SlotKind::kPointer;
+    slot.payload.pointer = place;
+    state_.pass.targets[1 + number] = {place, Carrier::kMemory, 0};
+  }
+
   /// Address of the value in this rank's memory after the pass; nullptr: it is not stored there.
-  PLEXUS_DEVICE static const std::byte* home_of(const Slice& slice) {
+  PLEXUS_DEVICE const std::byte* home_of(const Slice& slice) const {
     if (slice.target != nullptr) {
       return slice.target;
     }
-    return slice.step.receives == 0 && !slice.scales ? slice.source : nullptr;
+    return state_.step.receives == 0 && !slice.scales ? slice.source : nullptr;
   }
 
   /// Address at which the peer has the value mapped; nullptr: its bytes must be sent.
-  PLEXUS_DEVICE static const std::byte* mapped_address(const Slice& slice,
-                                                       uint32_t index,
-                                                       const DeviceSend& end) {
-    const DeviceWork& work = slice.work;
+  PLEXUS_DEVICE const std::byte* mapped_address(const Slice& slice,
+                                                uint32_t index,
+                                                const DeviceSend& end) const {
+    const DeviceWork& work = state_.work;
+    const Step& step = state_.step;
     const bool possible = end.by_address != 0 || work.loans != nullptr;
-    if (!possible || !slice.step.by_address || slice.size_bytes < work.borrow_bytes_min) {
+    if (!possible || !step.by_address || slice.size_bytes < work.borrow_bytes_min) {
       return nullptr;
     }
     const std::byte* const home = home_of(slice);
     if (end.by_address != 0 || home == nullptr) {
       return home;
     }
-    const Buffer buffer = slice.target != nullptr ? slice.step.target : slice.step.source;
+    const Buffer buffer = slice.target != nullptr ? step.target : step.source;
     const DeviceLoan& loan = work.loans[index];
     const uint64_t shift = buffer == Buffer::kInput    ? loan.input
                            : buffer == Buffer::kOutput ? loan.output
@@ -652,10 +822,10 @@ class Interpreter {
                : reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(home) + shift);
   }
 
-  PLEXUS_DEVICE void finish_send(const DeviceWork& work, uint32_t index) {
-    DeviceSend& end = *work.sends[index];
+  PLEXUS_DEVICE void finish_send(uint32_t number) {
+    DeviceSend& end = state_.sends[number];
     ++end.step;
-    if (!by_lines(work, end.lines)) {
+    if (!by_lines(state_.work, end.lines)) {
       SlotHeader& slot = end.fifo->headers[(end.step - 1) % kHeaders];
       store_release(word_of(&slot.ready), end.step);  // pairs with the receiver's acquire
     }
@@ -696,22 +866,23 @@ class Interpreter {
 
   /// Waits until all blocks of the queue have finished work `index`, because the next work may read
   /// what it wrote. After the last work no block waits; the last one to arrive resets the barrier.
-  PLEXUS_DEVICE bool meet(const DeviceQueue& queue, const DeviceWork& work, uint32_t index) {
+  PLEXUS_DEVICE bool meet(const DeviceQueue& queue, uint32_t index) {
+    const DeviceWork& work = state_.work;
     block_.sync();
     const bool is_last_work = index + 1 == queue.work_count;
     if (block_.thread() == 0) {
       DeviceBarrier& barrier = *queue.barrier;
-      if (fetch_add(&barrier.arrived, 1) + 1 == queue.block_count) {
+      if (queue.block_count == 1 || fetch_add(&barrier.arrived, 1) + 1 == queue.block_count) {
         for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
           work.progress[lane] = 0;
         }
-        barrier.arrived = 0;
-        store_release(&barrier.opened, is_last_work ? uint64_t{0} : uint64_t{index} + 1);
+        if (queue.block_count > 1) {
+          barrier.arrived = 0;
+          store_release(&barrier.opened, is_last_work ? uint64_t{0} : uint64_t{index} + 1);
+        }
         store_release(queue.done, uint64_t{index} + 1);
-      } else if (!is_last_work && !wait_until(*work.control, [&] {
-                   return load_acquire(&barrier.opened) > index;
-                 })) {
-        store_relaxed(&state_.pass.stopped, 1U);
+      } else if (!is_last_work) {
+        stopped_ = !wait_until(*work.control, [&] { return load_acquire(&barrier.opened) > index; });
       }
     }
     return !is_stopped_anywhere();
@@ -721,30 +892,37 @@ class Interpreter {
   /// buffers again. Once per launch suffices: calls of a group do not write what another call of it
   /// reads.
   PLEXUS_DEVICE void drain(const DeviceQueue& queue, uint32_t lane) {
-    if (load_relaxed(&state_.addresses_out) == 0) {
+    if (state_.addresses_out == 0) {
       return;
     }
     for (uint32_t k = 0; k < queue.work_count; ++k) {
-      const DeviceWork& work = *queue.works[k];
-      if (lane >= work.lane_count) {
-        continue;
+      const DeviceWork& work = queue.works[k];
+      if (lane < work.lane_count) {
+        drain_lane(work, work.lanes[lane]);
       }
-      const DeviceLane& mine = work.lanes[lane];
-      for (uint32_t i = block_.thread(); i < mine.step_count; i += block_.threads()) {
-        const Step& step = mine.steps[i];
-        const int first = step.peers_first + step.receives;
-        for (int peer = first; peer < first + step.sends; ++peer) {
-          // Steps share ends and threads divide the steps, so `taken` of the end is not updated
-          // here.
-          const DeviceSend* const end = work.sends[peer];
-          if (end == nullptr) {
-            continue;  // the step sends nothing
-          }
-          const uint64_t* const taken = word_of(&end->fifo->taken);
-          if (!wait_until(*work.control,
-                          [&] { return load_acquire(taken) >= end->borrowed_until; })) {
-            return;
-          }
+    }
+  }
+
+  /// Each group of threads looks at a step, each thread of it at one of the step's peers.
+  PLEXUS_DEVICE void drain_lane(const DeviceWork& work, const DeviceLane& lane) {
+    constexpr uint32_t kGroup = 16;
+    const uint32_t members = block_.threads() < kGroup ? block_.threads() : kGroup;
+    const uint32_t groups = block_.threads() / members;
+    for (uint32_t i = block_.thread() / members; i < lane.step_count; i += groups) {
+      const Step& step = lane.steps[i];
+      const int first = step.peers_first + step.receives;
+      const int end_of_peers = first + step.sends;
+      for (int peer = first + static_cast<int>(block_.thread() % members); peer < end_of_peers;
+           peer += static_cast<int>(members)) {
+        // Steps share ends and threads divide the steps, so `taken` of the end is not updated here.
+        const DeviceSend* const end = work.sends[peer];
+        if (end == nullptr) {
+          continue;  // the step sends nothing
+        }
+        const uint64_t* const taken = word_of(&end->fifo->taken);
+        const uint64_t until = end->borrowed_until;
+        if (!wait_until(*work.control, [&] { return load_acquire(taken) >= until; })) {
+          return;
         }
       }
     }
@@ -755,6 +933,7 @@ class Interpreter {
 
   const Block& block_;
   BlockState& state_;
+  bool stopped_ = false;  // this thread has seen that the work was stopped
 };
 
 }  // namespace plexus

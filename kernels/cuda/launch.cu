@@ -7,7 +7,7 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kBlocksPerProcessor = 1;  // with 512 threads of 128 registers each
+constexpr uint32_t kBlocksPerProcessor = 2;  // of 256 threads of 128 registers each
 
 struct ThreadBlock {
   __device__ uint32_t thread() const { return threadIdx.x; }
@@ -18,7 +18,9 @@ struct ThreadBlock {
 
 __global__ void __launch_bounds__(kDeviceThreadsMax, kBlocksPerProcessor)
     run_blocks(const DeviceBlock* blocks) {
-  __shared__ BlockState state;
+  // Bytes, because shared memory runs no constructors; all of it is written before it is read.
+  __shared__ alignas(BlockState) std::byte memory[sizeof(BlockState)];
+  auto& state = *reinterpret_cast<BlockState*>(memory);
   const ThreadBlock block;
   Interpreter<ThreadBlock> interpreter(block, state);
   interpreter.run(blocks[blockIdx.x]);

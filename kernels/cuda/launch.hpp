@@ -12,7 +12,7 @@ struct CUstream_st;  // cudaStream_t points to it
 
 namespace plexus {
 
-inline constexpr uint32_t kDeviceThreadsMax = 512;
+inline constexpr uint32_t kDeviceThreadsMax = 256;
 
 /// Number of blocks of `threads` threads (a multiple of 32, at most kDeviceThreadsMax) that are
 /// resident on the current device at the same time. Larger launches are refused, because blocks

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "kernels/layout/macros.hpp"
 
@@ -125,6 +127,23 @@ template <class Atomic>
 PLEXUS_DEVICE uint64_t* word_of(Atomic* atomic) {
   static_assert(sizeof(Atomic) == sizeof(uint64_t));
   return reinterpret_cast<uint64_t*>(atomic);
+}
+template <class Atomic>
+PLEXUS_DEVICE const uint64_t* word_of(const Atomic* atomic) {
+  static_assert(sizeof(Atomic) == sizeof(uint64_t));
+  return reinterpret_cast<const uint64_t*>(atomic);
+}
+
+/// Copies a table that the host or an earlier launch wrote, by all threads of a block: one round of
+/// loads, instead of one for each member that is read. A sync must follow.
+template <class T, class Block>
+PLEXUS_DEVICE void take_table(const Block& block, T& to, const T& from) {
+  constexpr uint32_t kWord = sizeof(uint32_t);
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % kWord == 0 && alignof(T) >= kWord);
+  for (uint32_t at = block.thread() * kWord; at < sizeof(T); at += block.threads() * kWord) {
+    memcpy(__builtin_assume_aligned(reinterpret_cast<std::byte*>(&to) + at, kWord),
+           __builtin_assume_aligned(reinterpret_cast<const std::byte*>(&from) + at, kWord), kWord);
+  }
 }
 
 }  // namespace plexus

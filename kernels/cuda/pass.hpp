@@ -41,7 +41,6 @@ struct Pass {
   uint32_t divisor;  // 0: the value is not divided
   uint32_t hash;     // the call's: part of LL128's last word
   uint32_t size_bytes;
-  uint32_t stopped;  // a thread has seen that the work was stopped
 };
 
 PLEXUS_DEVICE inline bool is_stopped(const DeviceControl& control) {
@@ -64,20 +63,20 @@ PLEXUS_DEVICE inline uint64_t line_word(uint32_t low, uint32_t flag) {
   return uint64_t{flag} << 32 | low;  // NOLINT(readability-magic-numbers): the upper half
 }
 
-/// Waits for the word at `place` that carries `flag`; 0 when stopped.
+/// Waits for the word at `place` that carries `flag`; 0, and `stopped` set, when the work was stopped.
 template <Carrier carrier>
-PLEXUS_DEVICE uint64_t await_word(Pass& pass, const std::byte* place, uint32_t flag) {
+PLEXUS_DEVICE uint64_t await_word(const DeviceControl& control,
+                                  const std::byte* place,
+                                  uint32_t flag,
+                                  bool& stopped) {
   const auto* const word = reinterpret_cast<const uint64_t*>(place);
   uint64_t value = 0;
-  const bool arrived = wait_until(*pass.control, [&] {
+  const bool arrived = wait_until(control, [&] {
     value = carrier == Carrier::kLL ? load_dependent(word) : load_acquire(word);
     return value >> 32 == flag;  // NOLINT(readability-magic-numbers): the upper half
   });
-  if (!arrived) {
-    store_relaxed(&pass.stopped, 1U);
-    return 0;
-  }
-  return value;
+  stopped = stopped || !arrived;
+  return arrived ? value : 0;
 }
 
 inline constexpr uint32_t kUnitsOfLine = kDataBytesOfLineLL128 / kUnitBytes;
@@ -119,25 +118,27 @@ PLEXUS_DEVICE inline void store_bytes(std::byte* place, uint64_t unit, uint32_t 
 
 /// Loads the `size_bytes` bytes of the unit at `offset`. Not inlined, like store_unit: it is the
 /// same for all types and operations.
-PLEXUS_DEVICE_NOINLINE inline uint64_t load_unit(Pass& pass,
+PLEXUS_DEVICE_NOINLINE inline uint64_t load_unit(const DeviceControl& control,
                                                  const Operand& from,
                                                  uint32_t offset,
-                                                 uint32_t size_bytes) {
+                                                 uint32_t size_bytes,
+                                                 bool& stopped) {
   if (from.carrier == Carrier::kMemory) {
     return load_bytes(from.bytes + offset, size_bytes);
   }
   const uint32_t unit = offset / kUnitBytes;
   if (from.carrier == Carrier::kLL) {
     const std::byte* const words = from.bytes + sizeof(LineLL) * (1 + 2 * uint64_t{unit});
-    const auto low = static_cast<uint32_t>(await_word<Carrier::kLL>(pass, words, from.flag));
-    const uint64_t high = size_bytes > sizeof(uint32_t)
-                              ? await_word<Carrier::kLL>(pass, words + sizeof(LineLL), from.flag)
-                              : 0;
+    const auto low = static_cast<uint32_t>(await_word<Carrier::kLL>(control, words, from.flag, stopped));
+    const uint64_t high =
+        size_bytes > sizeof(uint32_t)
+            ? await_word<Carrier::kLL>(control, words + sizeof(LineLL), from.flag, stopped)
+            : 0;
     return high << 32 | low;  // NOLINT(readability-magic-numbers): the upper half
   }
   // Each thread acquires the line's last word itself, after which it may read the line.
   const std::byte* const line = from.bytes + sizeof(LineLL128) * uint64_t{unit / kUnitsOfLine};
-  await_word<Carrier::kLL128>(pass, line + kDataBytesOfLineLL128, from.flag);
+  await_word<Carrier::kLL128>(control, line + kDataBytesOfLineLL128, from.flag, stopped);
   return *reinterpret_cast<const uint64_t*>(line + unit % kUnitsOfLine * kUnitBytes);
 }
 
@@ -162,9 +163,10 @@ PLEXUS_DEVICE_NOINLINE inline void store_unit(const Target& to,
   *reinterpret_cast<uint64_t*>(line + unit % kUnitsOfLine * kUnitBytes) = value;
 }
 
-/// Moves bytes [0, head) and [tail, size) unit by unit.
+/// Moves bytes [0, head) and [tail, size) unit by unit. False: the work was stopped.
 template <class Ops, class Block>
-PLEXUS_DEVICE void pass_units(const Block& block, Pass& pass, uint32_t head, uint32_t tail) {
+PLEXUS_DEVICE bool pass_units(const Block& block, const Pass& pass, uint32_t head, uint32_t tail) {
+  bool stopped = false;
   const uint32_t stride = block.threads() * kUnitBytes;
   // Units are numbered from 0 in the head and continue in the tail.
   const uint32_t head_rounded = (head + kUnitBytes - 1) & ~(kUnitBytes - 1);
@@ -176,7 +178,7 @@ PLEXUS_DEVICE void pass_units(const Block& block, Pass& pass, uint32_t head, uin
     const uint32_t size_bytes = left < kUnitBytes ? left : kUnitBytes;
     uint64_t value = 0;
     for (uint32_t i = 0; i < pass.operand_count; ++i) {
-      uint64_t next = load_unit(pass, pass.operands[i], at, size_bytes);
+      uint64_t next = load_unit(*pass.control, pass.operands[i], at, size_bytes, stopped);
       if constexpr (Ops::kIsExtended) {
         next = i == pass.scaled ? Ops::scale(next, pass.scalar_bits) : next;
       }
@@ -191,56 +193,89 @@ PLEXUS_DEVICE void pass_units(const Block& block, Pass& pass, uint32_t head, uin
       }
     }
   }
+  return !stopped;
 }
 
-/// One round of vectors: several in flight per thread, a stride apart, in [at, end).
+/// Vectors of an operand in registers: one at `at`, the others a stride apart, those before `end`.
+template <uint32_t count>
+struct Vectors {
+  Vector v[count];
+
+  PLEXUS_DEVICE void load(const std::byte* from, uint32_t at, uint32_t end, uint32_t stride) {
+    PLEXUS_UNROLL
+    for (uint32_t i = 0; i < count; ++i) {
+      v[i] = at + i * stride < end
+                 ? *reinterpret_cast<const Vector*>(from + at + i * uint64_t{stride})
+                 : Vector{};
+    }
+  }
+  PLEXUS_DEVICE void store(std::byte* to, uint32_t at, uint32_t end, uint32_t stride) const {
+    PLEXUS_UNROLL
+    for (uint32_t i = 0; i < count; ++i) {
+      if (at + i * stride < end) {
+        *reinterpret_cast<Vector*>(to + at + i * uint64_t{stride}) = v[i];
+      }
+    }
+  }
+  /// Replaces each unit by function(unit, the other's).
+  template <class Function>
+  PLEXUS_DEVICE void for_units(const Vectors& other, Function function) {
+    PLEXUS_UNROLL
+    for (uint32_t i = 0; i < count; ++i) {
+      v[i] = {function(v[i].low, other.v[i].low), function(v[i].high, other.v[i].high)};
+    }
+  }
+};
+
+/// One round of vectors: several in flight per thread, a stride apart, in [at, end). While an operand
+/// is combined the next one is on its way, in registers of its own.
 template <class Ops>
 PLEXUS_DEVICE void pass_vectors(const Pass& pass, uint32_t at, uint32_t end, uint32_t stride) {
-  constexpr uint32_t count = Ops::kVectorsInFlight;
-  Vector values[count];
-  for (uint32_t i = 0; i < pass.operand_count; ++i) {
-    const std::byte* const from = pass.operands[i].bytes + at;
-    Vector next[count] = {};
-    PLEXUS_UNROLL
-    for (uint32_t v = 0; v < count; ++v) {
-      if (at + v * stride < end) {
-        next[v] = *reinterpret_cast<const Vector*>(from + v * uint64_t{stride});
-      }
-    }
+  using Held = Vectors<Ops::kVectorsInFlight>;
+  const auto load = [&](Held& to, uint32_t i) { to.load(pass.operands[i].bytes, at, end, stride); };
+  const auto scale = [&](Held& operand, uint32_t i) {
     if constexpr (Ops::kIsExtended) {
       if (i == pass.scaled) {
-        PLEXUS_UNROLL
-        for (uint32_t v = 0; v < count; ++v) {
-          next[v] = {Ops::scale(next[v].low, pass.scalar_bits),
-                     Ops::scale(next[v].high, pass.scalar_bits)};
-        }
+        operand.for_units(operand,
+                          [&](uint64_t a, uint64_t) { return Ops::scale(a, pass.scalar_bits); });
       }
     }
-    PLEXUS_UNROLL
-    for (uint32_t v = 0; v < count; ++v) {
-      values[v] = i == 0 ? next[v]
-                         : Vector{Ops::combine(values[v].low, next[v].low),
-                                  Ops::combine(values[v].high, next[v].high)};
+  };
+  Held value;
+  load(value, 0);
+  if constexpr (Ops::kCombines) {
+    const auto combine = [&](Held& next, uint32_t i) {
+      scale(next, i);
+      value.for_units(next, [](uint64_t a, uint64_t b) { return Ops::combine(a, b); });
+    };
+    const uint32_t count = pass.operand_count;
+    Held odd;
+    Held even;
+    if (count > 1) {
+      load(odd, 1);
+    }
+    scale(value, 0);
+    for (uint32_t i = 1; i < count; i += 2) {
+      if (i + 1 < count) {
+        load(even, i + 1);
+      }
+      combine(odd, i);
+      if (i + 1 < count) {
+        if (i + 2 < count) {
+          load(odd, i + 2);
+        }
+        combine(even, i + 1);
+      }
     }
   }
   if constexpr (Ops::kIsExtended) {
     if (pass.divisor != 0) {
-      PLEXUS_UNROLL
-      for (uint32_t v = 0; v < count; ++v) {
-        values[v] = {Ops::divide(values[v].low, pass.divisor),
-                     Ops::divide(values[v].high, pass.divisor)};
-      }
+      value.for_units(value, [&](uint64_t a, uint64_t) { return Ops::divide(a, pass.divisor); });
     }
   }
   for (uint32_t i = 0; i < pass.target_count; ++i) {
     if (pass.targets[i].bytes != nullptr) {
-      std::byte* const to = pass.targets[i].bytes + at;
-      PLEXUS_UNROLL
-      for (uint32_t v = 0; v < count; ++v) {
-        if (at + v * stride < end) {
-          *reinterpret_cast<Vector*>(to + v * uint64_t{stride}) = values[v];
-        }
-      }
+      value.store(pass.targets[i].bytes, at, end, stride);
     }
   }
 }
@@ -264,9 +299,10 @@ PLEXUS_DEVICE inline uint32_t bytes_before_vectors(const Pass& pass) {
   return (differ & kMask) != 0 || head > pass.size_bytes ? pass.size_bytes : head;
 }
 
-/// Moves the whole slice. Not inlined: one body per type and operation, for all verbs.
+/// Moves the whole slice; false: the work was stopped. Not inlined: one body per type and operation,
+/// for all verbs.
 template <class Ops, class Block>
-PLEXUS_DEVICE_NOINLINE void move_bytes(const Block& block, Pass& pass) {
+PLEXUS_DEVICE_NOINLINE bool move_bytes(const Block& block, const Pass& pass) {
   constexpr uint32_t kVectorsInFlight = Ops::kVectorsInFlight;
   constexpr uint32_t kMask = sizeof(Vector) - 1;
   const uint32_t head = bytes_before_vectors(pass);
@@ -276,7 +312,7 @@ PLEXUS_DEVICE_NOINLINE void move_bytes(const Block& block, Pass& pass) {
   for (; at < end; at += kVectorsInFlight * stride) {
     pass_vectors<Ops>(pass, at, end, stride);
   }
-  pass_units<Ops>(block, pass, head, end);
+  return pass_units<Ops>(block, pass, head, end);
 }
 
 /// Unsigned type with the same bits for sums and products as the signed one.
@@ -294,7 +330,7 @@ constexpr DataType without_sign(DataType type) {
 }
 
 template <class Block>
-using PassFunction = void (*)(const Block&, Pass&);
+using PassFunction = bool (*)(const Block&, const Pass&);
 
 template <DataType type, class Block>
 PLEXUS_DEVICE PassFunction<Block> find_pass_of(const Pass& pass, ReduceKind kind) {
@@ -350,14 +386,21 @@ PLEXUS_DEVICE PassFunction<Block> find_pass(const Pass& pass, DataType type, Red
   return nullptr;
 }
 
-/// Runs the pass. The body is called through a pointer: if the compiler saw the callee, it would
+/// A value that its sender has stored in its place.
+PLEXUS_DEVICE inline bool is_in_place(const Pass& pass) {
+  return pass.operand_count == 1 && pass.target_count == 1 &&
+         pass.operands[0].carrier == Carrier::kMemory &&
+         pass.operands[0].bytes == pass.targets[0].bytes && pass.divisor == 0 &&
+         pass.scaled == Pass::kUnscaled;
+}
+
+/// Runs the pass; false: the work was stopped. The body is called through a pointer: if the compiler saw the callee, it would
 /// give the kernel one stack frame for all bodies together.
 template <class Block>
-PLEXUS_DEVICE void run_pass(const Block& block, Pass& pass, DataType type, ReduceKind kind) {
+PLEXUS_DEVICE bool run_pass(const Block& block, const Pass& pass, DataType type, ReduceKind kind) {
   // Warps without work in a small message skip the call.
-  if (block.thread() * kUnitBytes < pass.size_bytes + kUnitBytes) {
-    find_pass<Block>(pass, type, kind)(block, pass);
-  }
+  return block.thread() * kUnitBytes >= pass.size_bytes + kUnitBytes || is_in_place(pass) ||
+         find_pass<Block>(pass, type, kind)(block, pass);
 }
 
 }  // namespace plexus

@@ -313,7 +313,7 @@ TEST(DeviceRanks, TakeTheWayThatSuitsADevice) {
   ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
   EXPECT_STREQ(protocol, "Simple");  // highest bandwidth
   EXPECT_GT(channels, 1);
-  EXPECT_EQ(shape_of_all_reduce(job, 3'000'000).threads, 512U);
+  EXPECT_EQ(shape_of_all_reduce(job, 3'000'000).threads, 256U);
 }
 
 TEST(DeviceRanks, GiveEverythingBack) {

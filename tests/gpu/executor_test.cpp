@@ -92,7 +92,7 @@ TEST(Gpu, RunsSixtyFourRanksInOneLaunch) {
 
 TEST(Gpu, SplitsACallOverChannels) {
   expect_host_bits(make_call("ring_all_reduce", 2, 1 << 20, Protocol::kSimple),
-                   {.threads = 512, .channels = 16});
+                   {.threads = kDeviceThreadsMax, .channels = 16});
 }
 
 TEST(Gpu, RefusesMoreBlocksThanFit) {

@@ -189,6 +189,7 @@ void GpuWorld::put_lanes(DeviceWork& work, const Program& program) {
   }
   work.lanes = arena_.put(std::span(lanes));
   work.lane_count = static_cast<uint32_t>(lanes.size());
+  work.peer_count = static_cast<uint32_t>(program.peers.size());
   work.progress = reinterpret_cast<uint64_t*>(arena_.reserve(lanes.size() * sizeof(uint64_t)));
 }
 
@@ -207,6 +208,7 @@ DeviceWork GpuWorld::make_work(size_t rank, uint32_t channel, std::span<const Li
   work.control = controls_.get() + rank;
   work.input = static_cast<std::byte*>(memory_[rank].input.get());
   work.output = static_cast<std::byte*>(memory_[rank].output.get());
+  work.open_bytes = opens_output(call_) ? buffer_bytes_ : 0;
   work.scratch = arena_.reserve(static_cast<size_t>(program.scratch_chunks) * call_.chunk_bytes);
   work.call = {.sequence = 1,
                .count = call_.count,
@@ -223,21 +225,20 @@ DeviceWork GpuWorld::make_work(size_t rank, uint32_t channel, std::span<const Li
   work.type = call_.type;
   work.protocol = call_.protocol;
   work.exchanges_empty = is_point_to_point(call_.collective);
+  work.has_lines = true;
   return work;
 }
 
-DeviceQueue* GpuWorld::put_queue(size_t rank, uint32_t channel, std::span<const Link> links) {
+DeviceQueue GpuWorld::make_queue(size_t rank, uint32_t channel, std::span<const Link> links) {
   DeviceWork work = make_work(rank, channel, links);
-  const DeviceWork* work_place = arena_.put(std::span(&work, 1));
-  DeviceQueue queue{
-      .works = arena_.put(std::span(&work_place, 1)),
+  return {
+      .works = arena_.put(std::span(&work, 1)),
       .work_count = 1,
       .block_count = work.lane_count,
       .barrier = reinterpret_cast<DeviceBarrier*>(arena_.reserve(sizeof(DeviceBarrier))),
       .done = done_.get() + rank * options_.channels + channel,
       .times = nullptr,
       .next = nullptr};
-  return arena_.put(std::span(&queue, 1));
 }
 
 void GpuWorld::build() {
@@ -249,7 +250,7 @@ void GpuWorld::build() {
         make_host_rank(rank, links);
         continue;
       }
-      DeviceQueue* const queue = put_queue(rank, channel, links);
+      const DeviceQueue queue = make_queue(rank, channel, links);
       const auto lanes = static_cast<uint32_t>(call_.programs[rank].lanes.size());
       for (uint32_t lane = 0; lane < lanes; ++lane) {
         blocks.push_back({queue, lane, 0});

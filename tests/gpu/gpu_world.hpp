@@ -117,7 +117,7 @@ class GpuWorld {
   DeviceRecv* put_recv(size_t peer, const Link& link);
   void put_ends(DeviceWork& work, size_t rank, std::span<const Link> links);
   void put_lanes(DeviceWork& work, const Program& program);
-  DeviceQueue* put_queue(size_t rank, uint32_t channel, std::span<const Link> links);
+  DeviceQueue make_queue(size_t rank, uint32_t channel, std::span<const Link> links);
   DeviceWork make_work(size_t rank, uint32_t channel, std::span<const Link> links);
   void build();
   /// The rank that runs on the host, with its ends.

@@ -493,11 +493,11 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
   };
   check(blocks, count * sizeof(DeviceBlock), "blocks out of reach");
   for (uint32_t i = 0; i < count; ++i) {
-    for (const DeviceQueue* queue = blocks[i].queue; queue != nullptr; queue = queue->next) {
+    for (const DeviceQueue* queue = &blocks[i].queue; queue != nullptr; queue = queue->next) {
       check(queue, sizeof(*queue), "a queue out of reach");
       check(queue->barrier, sizeof(DeviceBarrier), "a queue's counter out of reach");
       for (uint32_t w = 0; w < queue->work_count; ++w) {
-        check_work(device, *queue->works[w]);
+        check_work(device, queue->works[w]);
       }
     }
   }
@@ -505,9 +505,9 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
 
 void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    const DeviceQueue& queue = *blocks[i].queue;  // the first one of those in turn
+    const DeviceQueue& queue = blocks[i].queue;  // the first one of those in turn
     for (uint32_t w = 0; w < queue.work_count; ++w) {
-      const DeviceWork& work = *queue.works[w];
+      const DeviceWork& work = queue.works[w];
       const DeviceLane& lane = work.lanes[std::min(blocks[i].lane, work.lane_count - 1)];
       for (uint32_t s = 0; work.loans != nullptr && s < lane.step_count; ++s) {
         const int first = lane.steps[s].peers_first + lane.steps[s].receives;

@@ -125,7 +125,6 @@ struct World::Rank {
   DeviceWork device_work{};
   // For the launch:
   std::vector<DeviceWork> works;
-  std::vector<const DeviceWork*> work_pointers;
   std::vector<std::vector<uint64_t>> progress;
   DeviceBarrier barrier{};
   uint64_t done = 0;
@@ -263,6 +262,7 @@ void World::fill_host_work(Rank& rank) {
                       work.element_bytes);
   work.input.address = rank.input.get() + options_.shift_bytes;
   work.output.address = rank.output.get() + options_.shift_bytes;
+  work.output.size_bytes = blocks_of(call_) * call_.count * work.element_bytes;
   work.call = {.sequence = 7,
                .count = call_.count,
                .hash = 0x1234567,
@@ -298,15 +298,18 @@ void World::fill_device_work(Rank& rank) {
                       .input = work.input.address,
                       .output = work.output.address,
                       .scratch = rank.scratch.data(),
+                      .open_bytes = opens_output(call_) ? work.output.size_bytes : 0,
                       .geometry = work.geometry,
                       .call = work.call,
                       .op = work.op,
                       .lane_count = static_cast<uint32_t>(rank.device_lanes.size()),
+                      .peer_count = static_cast<uint32_t>(work.program->peers.size()),
                       .slot_bytes = work.slot_bytes,
                       .borrow_bytes_min = work.borrow_bytes_min,
                       .type = work.type,
                       .protocol = work.protocol,
                       .exchanges_empty = work.exchanges_empty,
+                      .has_lines = options_.lines,
                       .shares_scratch = work.program->shares_scratch};
 }
 
@@ -314,14 +317,12 @@ void World::fill_device_work(Rank& rank) {
 void World::prepare_launch(Rank& rank, uint32_t times) {
   rank.works.assign(times, rank.device_work);
   rank.progress.assign(times, std::vector<uint64_t>(rank.device_lanes.size()));
-  rank.work_pointers.clear();
   for (uint32_t i = 0; i < times; ++i) {
     rank.works[i].progress = rank.progress[i].data();
     rank.works[i].call.sequence += i;
-    rank.work_pointers.push_back(&rank.works[i]);
   }
   rank.done = 0;
-  rank.queue = {.works = rank.work_pointers.data(),
+  rank.queue = {.works = rank.works.data(),
                 .work_count = times,
                 .block_count = static_cast<uint32_t>(rank.device_lanes.size()),
                 .barrier = &rank.barrier,
@@ -333,20 +334,22 @@ void World::prepare_launch(Rank& rank, uint32_t times) {
 /// A block for each lane of a device rank, or one for all ranks.
 std::vector<DeviceBlock> World::make_blocks() {
   std::vector<DeviceBlock> blocks;
-  DeviceQueue* last = nullptr;
-  for (const auto& rank : ranks_) {
-    if (!rank->on_device) {
+  DeviceQueue* next = nullptr;
+  for (auto at = ranks_.rbegin(); at != ranks_.rend(); ++at) {
+    Rank& rank = **at;
+    if (!rank.on_device) {
       continue;
     }
-    if (last != nullptr && options_.in_turn) {
-      last->next = &rank->queue;
+    if (options_.in_turn) {
+      rank.queue.next = std::exchange(next, &rank.queue);
+      continue;
     }
-    const bool joins = last != nullptr && options_.in_turn;
-    const uint32_t lanes = options_.in_turn ? 1 : rank->queue.block_count;
-    for (uint32_t lane = 0; lane < lanes && !joins; ++lane) {
-      blocks.push_back({&rank->queue, lane, options_.in_turn ? 1U : 0U});
+    for (uint32_t lane = 0; lane < rank.queue.block_count; ++lane) {
+      blocks.push_back({rank.queue, lane, 0});
     }
-    last = &rank->queue;
+  }
+  if (next != nullptr) {
+    blocks.push_back({*next, 0, 1});
   }
   return blocks;
 }

@@ -58,6 +58,11 @@ struct WorldOptions {
 inline constexpr uint32_t kBorrowBytesMin = 64;
 
 Geometry geometry_of(const Call& call);
+
+/// Whether ranks may write results to each other's outputs.
+inline bool opens_output(const Call& call) {
+  return call.collective == Collective::kAllReduce && !call.programs.front().divides_buffer;
+}
 /// Number of blocks of `count` elements in a rank's largest buffer.
 size_t blocks_of(const Call& call);
 
