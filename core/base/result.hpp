@@ -14,6 +14,7 @@
 #include <boost/outcome/basic_result.hpp>
 #include <boost/outcome/policy/terminate.hpp>
 #include <boost/outcome/try.hpp>
+#include <boost/version.hpp>
 #include <fmt/core.h>
 
 namespace plexus {
@@ -94,4 +95,9 @@ template <class... Args>
 
 /// The one control-flow macro: `PLEXUS_TRY(expr)` or `PLEXUS_TRY(variable, expr)` (declares `auto&&
 /// variable`).
+#if BOOST_VERSION < 107500
 #define PLEXUS_TRY(...) BOOST_OUTCOME_TRY(__VA_ARGS__)
+#else  // the first of several arguments is a declaration there
+#define PLEXUS_TRY(first, ...) \
+  BOOST_OUTCOME_TRY(__VA_OPT__(auto&&) first __VA_OPT__(, ) __VA_ARGS__)
+#endif

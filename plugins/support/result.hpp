@@ -12,6 +12,7 @@
 #include <boost/outcome/basic_result.hpp>
 #include <boost/outcome/policy/terminate.hpp>
 #include <boost/outcome/try.hpp>
+#include <boost/version.hpp>
 #include <fmt/core.h>
 
 #include "plugin-api/plexus_plugin.h"
@@ -42,4 +43,9 @@ template <class... Args>
 }  // namespace plexus::plugin
 
 /// The one control-flow macro: `PLEXUS_TRY(expr)` or `PLEXUS_TRY(variable, expr)`.
+#if BOOST_VERSION < 107500
 #define PLEXUS_TRY(...) BOOST_OUTCOME_TRY(__VA_ARGS__)
+#else  // the first of several arguments is a declaration there
+#define PLEXUS_TRY(first, ...) \
+  BOOST_OUTCOME_TRY(__VA_OPT__(auto&&) first __VA_OPT__(, ) __VA_ARGS__)
+#endif
