@@ -186,7 +186,10 @@ void LinkAgreement::take_end(const Message& message) {
 }
 
 void LinkAgreement::note_due() noexcept {
-  uint64_t due = proposal_.has_value() ? proposal_->change.at : kNever;
+  uint64_t due = kNever;
+  if (proposal_.has_value()) {
+    due = proposal_->change.at;
+  }
   if (!committed_.empty()) {
     due = std::min(due, committed_.front().at);
   }
