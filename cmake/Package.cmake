@@ -96,7 +96,7 @@ that programs built for NCCL ask for. Networks and tuners are plugins
   plexus_package_control(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONFLICTS "libnccl2")
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "plexus-plugins ${PLEXUS_SAME_VERSION}")
-  set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libpmix2")
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libpmix2t64 | libpmix2")  # its names in Debian 13 and 12
 
   set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "collective communication with NCCL's interface, development
 nccl.h, plexus.h, the headers and a template of plugins, and what

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/running-on-a-cluster.md as a new user follows it: the Debian packages in a fresh Debian 12 with Slurm, Open MPI, MPICH,
-ssh and PyTorch, on nodes that are namespaces (tests/processes/nodes.py) and share its files. Commands and scripts are read
-from the page and run by a user who is not root.
+"""docs/running-on-a-cluster.md as a new user follows it: the Debian packages in a fresh Debian of this machine's release with
+Slurm, Open MPI, MPICH, ssh and PyTorch, on nodes that are namespaces (tests/processes/nodes.py) and share its files. Commands and
+scripts are read from the page and run by a user who is not root.
 
 Usage: cluster_test.py FOLDER_FOR_THE_SYSTEM PACKAGE.deb...
 Ends with 77 and a sentence where there is no root, no debootstrap, no mirror or no namespaces. Takes 5 GB, kept for the next run.
@@ -18,6 +18,7 @@ SOURCES = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCES / "tests" / "processes"))
 os.environ["PLEXUS_TEST_SOURCE_DIR"] = str(SOURCES)
 
+import debian  # noqa: E402
 import debian_test  # noqa: E402
 import job  # noqa: E402
 import nodes  # noqa: E402
@@ -41,13 +42,13 @@ TRAINED = ". ~/trained/bin/activate; "
 
 def make_base(folder, pytorch):
     """A Debian with the launchers and PyTorch, made once."""
-    debian_test.make_base(FOLDER / "base")
+    debian.make_base(FOLDER / "base", debian.release("own"), debian_test.BASE)
     if (folder / "ready").exists():
         return
-    debian_test.say(f"installing Slurm, Open MPI, MPICH and PyTorch in {folder}")
+    debian.say(f"installing Slurm, Open MPI, MPICH and PyTorch in {folder}")
     shutil.rmtree(folder, ignore_errors=True)
-    debian_test.run(["cp", "-a", "--reflink=auto", FOLDER / "base", folder])
-    debian_test.System(folder).run(f"{CLUSTER}{pytorch}\napt-get clean")
+    debian.run(["cp", "-a", "--reflink=auto", FOLDER / "base", folder])
+    debian.System(folder).run(f"{CLUSTER}{pytorch}\napt-get clean")
     (folder / "ready").touch()
 
 
@@ -56,17 +57,17 @@ def make_system(root, packages):
     apt_get, *by_user = page.blocks("Install", "pytorch.md")[0].splitlines()
     make_base(FOLDER / "cluster-base", apt_get)
     shutil.rmtree(root, ignore_errors=True)
-    debian_test.run(["cp", "-a", "--reflink=auto", FOLDER / "cluster-base", root])
+    debian.run(["cp", "-a", "--reflink=auto", FOLDER / "cluster-base", root])
     built = root / "root/build/package"
     built.mkdir(parents=True)
     for package in packages:
         shutil.copy(package, built)
     clone = root / "home/user/plexus"
     shutil.copytree(SOURCES / "integrations", clone / "integrations")
-    debian_test.say("installing Plexus as the page says")
-    system = debian_test.System(root)
+    debian.say("installing Plexus as the page says")
+    system = debian.System(root)
     system.run("cd\n" + page.blocks("Install, on every node")[0])
-    debian_test.say("making the backend for PyTorch")
+    debian.say("making the backend for PyTorch")
     system.run("chown -R user:user ~user; exec runuser -u user -- env HOME=/home/user bash -ec 'cd ~/plexus\n" + "\n".join(by_user).replace(
         "'", "'\\''") + "'")
 
@@ -207,8 +208,8 @@ class Page(slurm.Test):
 
 def main():
     packages = [pathlib.Path(name).resolve() for name in sys.argv[2:]]
-    debian_test.expect(len(packages) == len(debian_test.PACKAGES), f"there must be {len(debian_test.PACKAGES)} packages, not {len(packages)}")
-    debian_test.check_tools("ip", "nsenter", "setpriv")
+    debian.expect(len(packages) == len(debian_test.PACKAGES), f"there must be {len(debian_test.PACKAGES)} packages, not {len(packages)}")
+    debian.check_tools("ip", "nsenter", "setpriv")
     del sys.argv[1:]
     make_system(pathlib.Path(Page.ROOT), packages)
     job.main()

@@ -1,22 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian packages in a fresh Debian 12: install, run, build against, remove.
+"""The Debian packages in a fresh Debian of the release for which they were built: install, run, build against, remove.
 
-Usage: debian_test.py FOLDER_FOR_THE_SYSTEM PACKAGE.deb...
+Usage: debian_test.py own|other FOLDER_FOR_THE_SYSTEM PACKAGE.deb...    whose release: this machine's, or the other one
 Ends with 77 and a sentence where there is no root, no debootstrap or no mirror.
 """
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
-import urllib.error
-import urllib.request
 
-RELEASE = "bookworm"
-MIRROR = os.environ.get("PLEXUS_TEST_MIRROR", "http://deb.debian.org/debian")
+import debian
+from debian import expect, run, say
+
 PACKAGES = ("libplexus0", "libplexus-dev", "plexus-plugins", "plexus-tools")
+BASE = ("gcc", "libc6-dev", "cmake", "make", "pkgconf")  # what users have who build against them
 SUMS = "".join(f"rank {rank}: 10\n" for rank in range(4))  # what README's first program prints
 CMAKE_PROJECT = """cmake_minimum_required(VERSION 3.24)
 project(First C)
@@ -25,81 +23,6 @@ add_executable(first first.c)
 target_link_libraries(first Plexus::plexus)
 message(STATUS "command: ${Plexus_COMMAND}")
 """
-
-
-def skip(sentence):
-    print(f"skipped: {sentence}")
-    sys.exit(77)
-
-
-def say(text):
-    print(f"debian_test: {text}", flush=True)
-
-
-def run(command, **options):
-    ended = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           stdin=subprocess.DEVNULL, text=True, timeout=900, check=False, **options)
-    if ended.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nended with {ended.returncode}:\n{ended.stdout}")
-    return ended.stdout
-
-
-def expect(condition, sentence):
-    if not condition:
-        sys.exit(f"debian_test: {sentence}")
-
-
-class System:
-    """A Debian in `root`. Every command has its own /proc, /dev and /dev/shm, gone when it ends."""
-
-    def __init__(self, root):
-        self.root = root
-
-    def run(self, script):
-        mounts = ("mount -t proc proc {0}/proc && mount --rbind /dev {0}/dev && mount --make-rslave {0}/dev && "
-                  "mount -t tmpfs tmpfs {0}/dev/shm && mount --bind -o ro /sys {0}/sys && exec chroot {0} /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 "
-                  "DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin {1} sh -ec \"$1\"")
-        proxies = " ".join(f"{name}={value}" for name, value in os.environ.items()
-                           if re.fullmatch("https?_proxy", name))
-        return run(["unshare", "--mount", "--pid", "--fork", "--propagation", "private", "sh", "-ec",
-                    mounts.format(self.root, proxies), "sh", script])
-
-    def files(self):
-        """All paths but those that apt and ldconfig keep for themselves."""
-        own = re.compile(r"(proc|sys|dev|run|tmp|root|srv/first|var/(cache|log|lib/(apt|dpkg|systemd))|etc/ld\.so\.cache)(/|$)")
-        found = set()
-        for folder, folders, names in os.walk(self.root):
-            inside = pathlib.Path(folder).relative_to(self.root)
-            folders[:] = [name for name in folders if not own.match(str(inside / name))]
-            found.update(str(inside / name) for name in folders + names if not own.match(str(inside / name)))
-        return found
-
-
-def check_tools(*more):
-    """Skips where a Debian cannot be made."""
-    if os.geteuid() != 0:
-        skip("a Debian can be made and entered by root only")
-    for tool in ("debootstrap", "unshare", "chroot", *more):
-        if not shutil.which(tool):
-            skip(f"there is no {tool}; apt-get install debootstrap util-linux binutils iproute2")
-
-
-def make_base(base):
-    """A minimal Debian with a compiler, made once."""
-    if (base / "ready").exists():
-        return
-    try:
-        urllib.request.urlopen(f"{MIRROR}/dists/{RELEASE}/Release", timeout=20).close()
-    except (urllib.error.URLError, OSError) as error:
-        skip(f"no Debian mirror can be reached at {MIRROR} ({error}); PLEXUS_TEST_MIRROR names another")
-    shutil.rmtree(base, ignore_errors=True)
-    base.mkdir(parents=True)
-    say(f"making a Debian {RELEASE} in {base}")
-    run(["debootstrap", "--variant=minbase", RELEASE, base, MIRROR])
-    shutil.copy("/etc/resolv.conf", base / "etc/resolv.conf")
-    System(base).run("apt-get update -q && apt-get install -y -q --no-install-recommends gcc libc6-dev cmake make pkgconf "
-                     "&& apt-get clean")
-    (base / "ready").touch()
 
 
 def check_no_run_path(system):
@@ -140,14 +63,15 @@ def check_programs(system, readme):
 
 
 def main():
-    folder, packages = pathlib.Path(sys.argv[1]).resolve(), [pathlib.Path(name).resolve() for name in sys.argv[2:]]
+    release, folder = debian.release(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
+    packages = [pathlib.Path(name).resolve() for name in sys.argv[3:]]
     expect(len(packages) == len(PACKAGES), f"there must be {len(PACKAGES)} packages, not {len(packages)}")
-    check_tools("readelf")
+    debian.check_tools("readelf")
     base, copy = folder / "base", folder / "copy"
-    make_base(base)
+    debian.make_base(base, release, BASE)
     shutil.rmtree(copy, ignore_errors=True)
     run(["cp", "-a", "--reflink=auto", base, copy])
-    system = System(copy)
+    system = debian.System(copy)
     for package in packages:
         shutil.copy(package, copy / "tmp")
     say("installing the packages")
