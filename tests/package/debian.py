@@ -114,7 +114,8 @@ def make_base(base, name, packages=()):
     base.mkdir(parents=True)
     say(f"making a Debian {name} in {base}")
     run(["debootstrap", "--variant=minbase", name, base, MIRROR])
-    shutil.copy("/etc/resolv.conf", base / "etc/resolv.conf")
+    for file in ("etc/resolv.conf", "etc/hosts"):
+        shutil.copy(f"/{file}", base / file)
     if packages:
         System(base).run(f"apt-get update -q && apt-get install -y -q --no-install-recommends {' '.join(packages)} && apt-get clean")
     (base / "ready").touch()
