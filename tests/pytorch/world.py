@@ -34,10 +34,14 @@ def skip(reason):
 
 
 try:
+    import torch
     import torch.distributed as dist
-    import torch_plexus  # noqa: F401
+    from torch_plexus._store import TCPStore
 except ImportError as missing:
     skip(f"{missing}: the backend for PyTorch was not built; configure says why at 'pytorch'")
+
+
+TORCH = int(torch.__version__.split(".")[0])
 
 
 @contextlib.contextmanager
@@ -65,7 +69,7 @@ def serve_store(on_rank_0, size):
         with free_port() as port:
             yield {"MASTER_PORT": port}
     else:
-        store = dist.TCPStore("127.0.0.1", 0, size, True, wait_for_workers=False)
+        store = TCPStore("127.0.0.1", 0, size, True, wait_for_workers=False)
         yield {"MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": 0}
         del store
 

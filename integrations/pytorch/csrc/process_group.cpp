@@ -76,6 +76,128 @@ void in_group(ncclComm_t comm, const Body& body) {
   check(ncclGroupEnd(), "ncclGroupEnd", comm);
 }
 
+// ---- calls that are made alone, and several as one ----
+
+Call all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const at::Tensor data = make_reducible(tensor);
+  const Reduction reduction = reduction_of(data.scalar_type(), op);
+  return {.type = OpType::ALLREDUCE,
+          .name = "plexus:all_reduce",
+          .issue =
+              [data, reduction](ncclComm_t comm, cudaStream_t stream) {
+                check(ncclAllReduce(data.data_ptr(), data.data_ptr(), count_of(data, reduction),
+                                    reduction.type, reduction.op, comm, stream),
+                      "allreduce", comm);
+              },
+          .copy_out = copy_out(data, tensor),
+          .inputs = {tensor},
+          .outputs = {{tensor}},
+          .bytes = bytes_of(data)};
+}
+
+/// One output per rank.
+Call all_gather_of(const Tensors& outputs, const at::Tensor& input, int nranks) {
+  check_tensor(input, "allgather");
+  check_count(outputs.size(), nranks, "allgather");
+  check_tensors(outputs, input, "allgather");
+  const at::Tensor data = input.detach().contiguous();
+  const at::Tensor rows = make_rows(outputs);
+  return {.type = OpType::ALLGATHER,
+          .name = "plexus:all_gather",
+          .issue =
+              [data, rows](ncclComm_t comm, cudaStream_t stream) {
+                check(ncclAllGather(data.data_ptr(), rows.data_ptr(), bytes_of(data), ncclUint8,
+                                    comm, stream),
+                      "allgather", comm);
+              },
+          .copy_out = copy_out_rows(rows, outputs),
+          .inputs = {input},
+          .outputs = {outputs},
+          .bytes = bytes_of(rows)};
+}
+
+Call all_gather_into(const at::Tensor& output, const at::Tensor& input, int nranks) {
+  check_tensor(input, "allgather");
+  check_tensor(output, "allgather");
+  TORCH_CHECK(
+      output.scalar_type() == input.scalar_type() && output.numel() == input.numel() * nranks,
+      "plexus: allgather's output must have the input's type and ", nranks,
+      " times its number of elements");
+  const at::Tensor data = input.detach().contiguous();
+  const at::Tensor all = output.detach().contiguous();
+  return {.type = OpType::_ALLGATHER_BASE,
+          .name = "plexus:_all_gather_base",
+          .issue =
+              [data, all](ncclComm_t comm, cudaStream_t stream) {
+                check(ncclAllGather(data.data_ptr(), all.data_ptr(), bytes_of(data), ncclUint8,
+                                    comm, stream),
+                      "allgather", comm);
+              },
+          .copy_out = copy_out(all, output),
+          .inputs = {input},
+          .outputs = {{output}},
+          .bytes = bytes_of(all)};
+}
+
+Call reduce_scatter_of(const at::Tensor& output,
+                       const at::Tensor& input,
+                       const c10d::ReduceOp& op,
+                       int nranks) {
+  check_tensor(input, "reduce_scatter");
+  check_tensor(output, "reduce_scatter");
+  TORCH_CHECK(
+      output.scalar_type() == input.scalar_type() && input.numel() == output.numel() * nranks,
+      "plexus: reduce_scatter's input must have the output's type and ", nranks,
+      " times its number of elements");
+  TORCH_CHECK(
+      !is_bitwise(op),
+      "plexus: reduce_scatter has no BAND, BOR and BXOR; call allreduce and take your part");
+  const at::Tensor data = make_reducible(input);
+  const Reduction reduction = reduction_of(data.scalar_type(), op);
+  const at::Tensor part = make_reducible(output);
+  return {.type = OpType::_REDUCE_SCATTER_BASE,
+          .name = "plexus:_reduce_scatter_base",
+          .issue =
+              [data, part, reduction](ncclComm_t comm, cudaStream_t stream) {
+                check(ncclReduceScatter(data.data_ptr(), part.data_ptr(), count_of(part, reduction),
+                                        reduction.type, reduction.op, comm, stream),
+                      "reduce_scatter", comm);
+              },
+          .copy_out = copy_out(part, output),
+          .inputs = {input},
+          .outputs = {{output}},
+          .bytes = bytes_of(data)};
+}
+
+/// Issued as one group, ended together. `outputs`: what its future has.
+Call as_one(OpType type, const char* name, const std::vector<Call>& calls, TensorLists outputs) {
+  TORCH_CHECK(!calls.empty(), name, " got no tensors");
+  Call one{.type = type,
+           .name = name,
+           .issue =
+               [calls](ncclComm_t comm, cudaStream_t stream) {
+                 in_group(comm, [&] {
+                   for (const Call& call : calls) {
+                     call.issue(comm, stream);
+                   }
+                 });
+               },
+           .copy_out =
+               [calls] {
+                 for (const Call& call : calls) {
+                   if (call.copy_out) {
+                     call.copy_out();
+                   }
+                 }
+               },
+           .outputs = std::move(outputs)};
+  for (const Call& call : calls) {
+    one.inputs.insert(one.inputs.end(), call.inputs.begin(), call.inputs.end());
+    one.bytes += call.bytes;
+  }
+  return one;
+}
+
 }  // namespace
 
 // ---- life ----
@@ -228,65 +350,21 @@ WorkHandle ProcessGroup::allreduce(Tensors& tensors, const c10d::AllreduceOption
   if (is_bitwise(options.reduceOp)) {
     return all_gather_and_combine(tensor, options.reduceOp, -1);
   }
-  const at::Tensor data = make_reducible(tensor);
-  const Reduction reduction = reduction_of(data.scalar_type(), options.reduceOp);
-  return queue_->add({.type = OpType::ALLREDUCE,
-                      .name = "plexus:all_reduce",
-                      .issue =
-                          [data, reduction](ncclComm_t comm, cudaStream_t stream) {
-                            check(ncclAllReduce(data.data_ptr(), data.data_ptr(),
-                                                count_of(data, reduction), reduction.type,
-                                                reduction.op, comm, stream),
-                                  "allreduce", comm);
-                          },
-                      .copy_out = copy_out(data, tensor),
-                      .inputs = {tensor},
-                      .outputs = {{tensor}},
-                      .bytes = bytes_of(data)});
+  return queue_->add(all_reduce_of(tensor, options.reduceOp));
 }
 
 WorkHandle ProcessGroup::allreduce_coalesced(Tensors& tensors,
                                              const c10d::AllreduceCoalescedOptions& options) {
-  TORCH_CHECK(!tensors.empty(), "plexus: allreduce_coalesced got no tensors");
   TORCH_CHECK(
       !is_bitwise(options.reduceOp),
       "plexus: allreduce_coalesced has no BAND, BOR and BXOR; call allreduce for each tensor");
-  Tensors all;
-  std::vector<Reduction> reductions;
-  std::vector<std::function<void()>> copies;
-  size_t bytes = 0;
+  std::vector<Call> calls;
   for (const at::Tensor& tensor : tensors) {
     check_tensor(tensor, "allreduce_coalesced");
-    all.push_back(make_reducible(tensor));
-    reductions.push_back(reduction_of(all.back().scalar_type(), options.reduceOp));
-    copies.push_back(copy_out(all.back(), tensor));
-    bytes += bytes_of(tensor);
+    calls.push_back(all_reduce_of(tensor, options.reduceOp));
   }
-  return queue_->add({.type = OpType::ALLREDUCE_COALESCED,
-                      .name = "plexus:all_reduce_coalesced",
-                      .issue =
-                          [all, reductions](ncclComm_t comm, cudaStream_t stream) {
-                            in_group(comm, [&] {
-                              for (size_t i = 0; i < all.size(); ++i) {
-                                check(ncclAllReduce(all[i].data_ptr(), all[i].data_ptr(),
-                                                    count_of(all[i], reductions[i]),
-                                                    reductions[i].type, reductions[i].op, comm,
-                                                    stream),
-                                      "allreduce_coalesced", comm);
-                              }
-                            });
-                          },
-                      .copy_out =
-                          [copies] {
-                            for (const auto& copy : copies) {
-                              if (copy) {
-                                copy();
-                              }
-                            }
-                          },
-                      .inputs = tensors,
-                      .outputs = {tensors},
-                      .bytes = bytes});
+  return queue_->add(
+      as_one(OpType::ALLREDUCE_COALESCED, "plexus:all_reduce_coalesced", calls, {tensors}));
 }
 
 /// For operations that nccl.h does not have. root -1: all ranks get the result.
@@ -319,47 +397,13 @@ WorkHandle ProcessGroup::allgather(TensorLists& outputs,
                                    const c10d::AllgatherOptions& /*options*/) {
   at::Tensor& input = check_single(inputs, "allgather");
   TORCH_CHECK(outputs.size() == 1, "plexus: allgather needs one list of output tensors");
-  check_count(outputs.front().size(), getSize(), "allgather");
-  check_tensors(outputs.front(), input, "allgather");
-  const at::Tensor data = input.detach().contiguous();
-  const at::Tensor rows = make_rows(outputs.front());
-  return queue_->add({.type = OpType::ALLGATHER,
-                      .name = "plexus:all_gather",
-                      .issue =
-                          [data, rows](ncclComm_t comm, cudaStream_t stream) {
-                            check(ncclAllGather(data.data_ptr(), rows.data_ptr(), bytes_of(data),
-                                                ncclUint8, comm, stream),
-                                  "allgather", comm);
-                          },
-                      .copy_out = copy_out_rows(rows, outputs.front()),
-                      .inputs = {input},
-                      .outputs = outputs,
-                      .bytes = bytes_of(rows)});
+  return queue_->add(all_gather_of(outputs.front(), input, getSize()));
 }
 
 WorkHandle ProcessGroup::_allgather_base(at::Tensor& output,
                                          at::Tensor& input,
                                          const c10d::AllgatherOptions& /*options*/) {
-  check_tensor(input, "allgather");
-  check_tensor(output, "allgather");
-  TORCH_CHECK(
-      output.scalar_type() == input.scalar_type() && output.numel() == input.numel() * getSize(),
-      "plexus: allgather's output must have the input's type and ", getSize(),
-      " times its number of elements");
-  const at::Tensor data = input.detach().contiguous();
-  const at::Tensor all = output.detach().contiguous();
-  return queue_->add({.type = OpType::_ALLGATHER_BASE,
-                      .name = "plexus:_all_gather_base",
-                      .issue =
-                          [data, all](ncclComm_t comm, cudaStream_t stream) {
-                            check(ncclAllGather(data.data_ptr(), all.data_ptr(), bytes_of(data),
-                                                ncclUint8, comm, stream),
-                                  "allgather", comm);
-                          },
-                      .copy_out = copy_out(all, output),
-                      .inputs = {input},
-                      .outputs = {{output}},
-                      .bytes = bytes_of(all)});
+  return queue_->add(all_gather_into(output, input, getSize()));
 }
 
 /// outputs: [rank][tensor]; the tensors may differ in type and size.
@@ -367,47 +411,17 @@ WorkHandle ProcessGroup::allgather_coalesced(TensorLists& outputs,
                                              Tensors& inputs,
                                              const c10d::AllgatherOptions& /*options*/) {
   check_count(outputs.size(), getSize(), "allgather_coalesced");
-  TORCH_CHECK(!inputs.empty(), "plexus: allgather_coalesced got no tensors");
-  Tensors datas;
-  Tensors all_rows;
-  std::vector<std::function<void()>> copies;
-  size_t bytes = 0;
+  std::vector<Call> calls;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    check_tensor(inputs[i], "allgather_coalesced");
     Tensors targets;
     for (const Tensors& of_rank : outputs) {
       check_count(of_rank.size(), static_cast<int>(inputs.size()), "allgather_coalesced");
       targets.push_back(of_rank[i]);
     }
-    check_tensors(targets, inputs[i], "allgather_coalesced");
-    datas.push_back(inputs[i].detach().contiguous());
-    all_rows.push_back(make_rows(targets));
-    copies.push_back(copy_out_rows(all_rows.back(), targets));
-    bytes += bytes_of(all_rows.back());
+    calls.push_back(all_gather_of(targets, inputs[i], getSize()));
   }
-  return queue_->add({.type = OpType::ALLGATHER_COALESCED,
-                      .name = "plexus:all_gather_coalesced",
-                      .issue =
-                          [datas, all_rows](ncclComm_t comm, cudaStream_t stream) {
-                            in_group(comm, [&] {
-                              for (size_t i = 0; i < datas.size(); ++i) {
-                                check(ncclAllGather(datas[i].data_ptr(), all_rows[i].data_ptr(),
-                                                    bytes_of(datas[i]), ncclUint8, comm, stream),
-                                      "allgather_coalesced", comm);
-                              }
-                            });
-                          },
-                      .copy_out =
-                          [copies] {
-                            for (const auto& copy : copies) {
-                              if (copy) {
-                                copy();
-                              }
-                            }
-                          },
-                      .inputs = inputs,
-                      .outputs = outputs,
-                      .bytes = bytes});
+  return queue_->add(
+      as_one(OpType::ALLGATHER_COALESCED, "plexus:all_gather_coalesced", calls, outputs));
 }
 
 WorkHandle ProcessGroup::reduce_scatter(Tensors& outputs,
@@ -425,31 +439,7 @@ WorkHandle ProcessGroup::reduce_scatter(Tensors& outputs,
 WorkHandle ProcessGroup::_reduce_scatter_base(at::Tensor& output,
                                               at::Tensor& input,
                                               const c10d::ReduceScatterOptions& options) {
-  check_tensor(input, "reduce_scatter");
-  check_tensor(output, "reduce_scatter");
-  TORCH_CHECK(
-      output.scalar_type() == input.scalar_type() && input.numel() == output.numel() * getSize(),
-      "plexus: reduce_scatter's input must have the output's type and ", getSize(),
-      " times its number of elements");
-  TORCH_CHECK(
-      !is_bitwise(options.reduceOp),
-      "plexus: reduce_scatter has no BAND, BOR and BXOR; call allreduce and take your part");
-  const at::Tensor data = make_reducible(input);
-  const Reduction reduction = reduction_of(data.scalar_type(), options.reduceOp);
-  const at::Tensor part = make_reducible(output);
-  return queue_->add({.type = OpType::_REDUCE_SCATTER_BASE,
-                      .name = "plexus:_reduce_scatter_base",
-                      .issue =
-                          [data, part, reduction](ncclComm_t comm, cudaStream_t stream) {
-                            check(ncclReduceScatter(data.data_ptr(), part.data_ptr(),
-                                                    count_of(part, reduction), reduction.type,
-                                                    reduction.op, comm, stream),
-                                  "reduce_scatter", comm);
-                          },
-                      .copy_out = copy_out(part, output),
-                      .inputs = {input},
-                      .outputs = {{output}},
-                      .bytes = bytes_of(data)});
+  return queue_->add(reduce_scatter_of(output, input, options.reduceOp, getSize()));
 }
 
 WorkHandle ProcessGroup::alltoall_base(at::Tensor& output,
@@ -528,6 +518,40 @@ WorkHandle ProcessGroup::alltoall(Tensors& outputs,
                       .outputs = {outputs},
                       .bytes = bytes});
 }
+
+#if TORCH_VERSION_MAJOR >= 2  // what PyTorch 1.13 does not call
+
+namespace {
+
+void check_pairs(const Tensors& outputs, const Tensors& inputs, const char* call) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "plexus: ", call, " got ", outputs.size(),
+              " outputs and ", inputs.size(), " inputs");
+}
+
+}  // namespace
+
+WorkHandle ProcessGroup::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& /*options*/) {
+  check_pairs(outputs, inputs, "allgather_into_tensor_coalesced");
+  std::vector<Call> calls;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    calls.push_back(all_gather_into(outputs[i], inputs[i], getSize()));
+  }
+  return queue_->add(as_one(OpType::COALESCED, "plexus:all_gather_coalesced", calls, {outputs}));
+}
+
+WorkHandle ProcessGroup::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  check_pairs(outputs, inputs, "reduce_scatter_tensor_coalesced");
+  std::vector<Call> calls;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    calls.push_back(reduce_scatter_of(outputs[i], inputs[i], options.reduceOp, getSize()));
+  }
+  return queue_->add(
+      as_one(OpType::COALESCED, "plexus:reduce_scatter_coalesced", calls, {outputs}));
+}
+
+#endif
 
 // ---- messages ----
 

@@ -3,8 +3,7 @@
 // nccl.h. It checks arguments, brings tensors into the shape that a call needs, and hands the call
 // to the queue (work.hpp).
 //
-// PyTorch 1.13 is what is tested. From 2.0 on the interface is called Backend; that branch has
-// never been compiled in a test.
+// PyTorch 1.13 and 2.6 are what is tested. From 2.0 on the interface is called Backend.
 #pragma once
 
 #include <memory>
@@ -68,6 +67,14 @@ class ProcessGroup : public GroupBase {
   WorkHandle _reduce_scatter_base(at::Tensor& output,
                                   at::Tensor& input,
                                   const c10d::ReduceScatterOptions& options) override;
+#if TORCH_VERSION_MAJOR >= 2
+  WorkHandle allgather_into_tensor_coalesced(Tensors& outputs,
+                                             Tensors& inputs,
+                                             const c10d::AllgatherOptions& options) override;
+  WorkHandle reduce_scatter_tensor_coalesced(Tensors& outputs,
+                                             Tensors& inputs,
+                                             const c10d::ReduceScatterOptions& options) override;
+#endif
   WorkHandle alltoall_base(at::Tensor& output,
                            at::Tensor& input,
                            std::vector<int64_t>& output_sizes,

@@ -17,7 +17,7 @@ import torch.distributed as dist  # noqa: E402
 from torch.distributed import distributed_c10d  # noqa: E402
 
 from ._C import ProcessGroupPlexus, drain, plexus_version  # noqa: E402
-from ._shrink import create_group, shrink  # noqa: E402
+from ._shrink import backend_of, create_group, shrink  # noqa: E402
 
 __all__ = ["ProcessGroupPlexus", "abort", "plexus_version", "shrink"]
 
@@ -25,7 +25,7 @@ __all__ = ["ProcessGroupPlexus", "abort", "plexus_version", "shrink"]
 def abort(reason, group=None):
     """Ends all calls of the group with an error: here with `reason`, on the other ranks with one that names
     this rank."""
-    (group or dist.group.WORLD).abort(reason)
+    backend_of(group or dist.group.WORLD).abort(reason)
 
 
 def _monitored_barrier(group=dist.group.WORLD, timeout=None, wait_all_ranks=False):

@@ -10,11 +10,17 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from ._C import ProcessGroupPlexus
+from ._store import TCPStore
 
 # A connection to a rank that dies may end before it is known why.
 _NEWS_SECONDS = 2
 _POLL_SECONDS = 0.01
 _ready = []  # the group that create_group is to return next, made by shrink()
+
+
+def backend_of(group):
+    """From PyTorch 2 on a group has a backend for each kind of device; before, it is the backend."""
+    return group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
 
 
 def create_group(store, rank, size, timeout):
@@ -32,18 +38,19 @@ def shrink(*, ranks=(), timeout=datetime.timedelta(seconds=60)):
     within `timeout`. Groups of new_group and DistributedDataParallel hold the old group: make them again. Returns
     the ranks that are gone or stay out.
     """
-    old = dist.group.WORLD
+    world = dist.group.WORLD
+    old = backend_of(world)
     if not isinstance(old, ProcessGroupPlexus):
         raise RuntimeError("shrink: the default group's backend is not plexus; make it with "
                            "init_process_group('plexus')")
     gone = set(ranks).union(old.gone_ranks()) or _learn_of_gone(old, set())
     if not gone:
         raise ValueError("shrink: no rank is known to have died; pass those that are to stay out as ranks")
-    old_store = distributed_c10d._pg_map[old][1]
+    old_store = distributed_c10d._pg_map[world][1]
     rest = _make_rest(old, gone, time.monotonic() + timeout.total_seconds())
     store = _share_store(rest, old_store, timeout)
     dist.destroy_process_group()
-    del old
+    del old, world
     _ready.append(rest)
     dist.init_process_group("plexus", store=store, rank=rest.rank(), world_size=rest.size(), timeout=timeout)
     return sorted(gone)
@@ -80,13 +87,13 @@ def _share_store(rest, old_store, timeout):
             store, address = dist.PrefixStore(name, old_store), f"old {name}"
         except RuntimeError:
             host = _own_address()
-            store = dist.TCPStore(host, 0, rest.size(), True, timeout, wait_for_workers=False)
+            store = TCPStore(host, 0, rest.size(), True, timeout, wait_for_workers=False)
             address = f"new {host} {store.port}"
     address = _broadcast_text(rest, address)
     if store is None:
         kind, *place = address.split()
         store = (dist.PrefixStore(place[0], old_store) if kind == "old" else
-                 dist.TCPStore(place[0], int(place[1]), rest.size(), False, timeout, wait_for_workers=False))
+                 TCPStore(place[0], int(place[1]), rest.size(), False, timeout, wait_for_workers=False))
     return store
 
 
