@@ -64,7 +64,8 @@ void fuzz(std::span<const std::byte> bytes) {
   for (int tag = 0; tag < kTags && code == PLEXUS_OK; ++tag) {
     auto& room = rooms[static_cast<size_t>(tag)];
     room.resize(kRoomBytes);
-    const plexus_net_buffer_t buffer{.data = room.data(), .size_bytes = room.size(), .tag = tag};
+    const plexus_net_buffer_t buffer{
+        .data = room.data(), .size_bytes = room.size(), .memory = nullptr, .tag = tag, .flags = 0};
     code = connection.irecv(1, &buffer, &requests[static_cast<size_t>(tag)]);
   }
   // A message that matches no receive waits for one, so that an end need not come.
