@@ -74,7 +74,8 @@ endfunction()
 # target must then not define one name in their unnamed namespaces twice, which target tidy_unity (`./dev check`) finds.
 set_property(GLOBAL PROPERTY PLEXUS_UNITY_TARGETS "")
 add_library(plexus_unity_warnings INTERFACE)
-target_compile_options(plexus_unity_warnings INTERFACE -Wno-shadow -Wno-subobject-linkage)  # caused by the other sources
+# caused by the other sources
+target_compile_options(plexus_unity_warnings INTERFACE -Wno-shadow $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 # To be called when the target links plexus_flags: the later one of two options counts.
 function(plexus_use_unity target)
   string(FIND "${CMAKE_CURRENT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/tests" in_tests)
