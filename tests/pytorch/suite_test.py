@@ -57,5 +57,9 @@ except (ImportError, ValueError) as broken:
         setattr(SuiteTest, name, unittest.skip(f"PyTorch's own torch.distributed._shard fails: {broken}")(
             getattr(SuiteTest, name)))
 
+if world.TORCH >= 2:
+    SuiteTest.test_ddp_logging_data_cpu = unittest.skip("PyTorch 2 calls every group of a plugin's 'custom' there")(
+        SuiteTest.test_ddp_logging_data_cpu)
+
 if __name__ == "__main__":
     run_tests()
