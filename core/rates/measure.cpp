@@ -112,11 +112,15 @@ class Duel {
   }
 
  private:
-  static bool bind(int core) {
+  /// Takes as long as the core is busy, and the other side may give up meanwhile: never unsets
+  /// failed_.
+  void bind(int core) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(static_cast<size_t>(core), &one);
-    return sched_setaffinity(0, sizeof(one), &one) == 0;
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) {
+      failed_ = true;
+    }
   }
 
   template <class IsTrue>
@@ -134,7 +138,7 @@ class Duel {
   }
 
   void lead() {
-    failed_ = failed_ || !bind(cores_.first);
+    bind(cores_.first);
     rates_.line_ns = std::max<uint64_t>(measure(Task::kLine, 0) / kLines, 1);
     const bool attaches = PeerProcess(getpid(), process_id(), process_mark_address()).probe() == 0;
     for (size_t size = 0; size < kRatesBytes.size() && !failed_; ++size) {
@@ -152,7 +156,7 @@ class Duel {
   }
 
   void follow() {
-    failed_ = failed_ || !bind(cores_.second);
+    bind(cores_.second);
     for (uint64_t next = 1; wait_until([&] { return set_.load() >= next; }) && !over_; ++next) {
       perform(1);
     }
@@ -362,6 +366,9 @@ Result<HostRates> measure_host_rates() {
   if (pairs.near && pairs.far) {
     PLEXUS_TRY(far, Duel(*pairs.far).run());
     rates.far = far;
+  }
+  if (!is_plausible(rates)) {
+    return fail(Code::kSystemError, "this host was measured, but not with times that can be true");
   }
   return rates;
 }

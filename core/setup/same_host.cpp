@@ -86,10 +86,14 @@ Result<Told> decode(std::string_view bytes) {
   if (told.leads != 0) {
     told.rates = reader.take<HostRates>();
   }
-  if (reader.broken() || (told.rates != HostRates{} && !is_plausible(told.rates))) {
+  if (reader.broken()) {
     return fail(Code::kRemoteError,
-                "the rates sent by another rank are malformed: use the same version of Plexus on "
-                "all ranks");
+                "what another rank says of its host is malformed: use the same version of Plexus "
+                "on all ranks");
+  }
+  if (told.rates != HostRates{} && !is_plausible(told.rates)) {
+    PLEXUS_INFO(kTuning, "the rates of another host cannot be true: built-in rates are used");
+    told.rates = {};
   }
   told.obstacle = reader.rest();
   return told;
