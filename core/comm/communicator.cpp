@@ -340,6 +340,7 @@ void Communicator::stop_with(const Error& reason) {
   }
   has_error_.notify_all();
   stop_waiting();
+  process_.async.withdraw(*this);
 }
 
 /// A peer that aborts, finds a mismatch or dies closes its connections. What the control plane says

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/clock.hpp"
 #include "core/base/thread.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/start_life.hpp"
@@ -30,12 +31,16 @@ void release(Communicator* comm) {
   const std::unique_ptr<Communicator> owner(comm);
 }
 
-/// Whether `condition` comes true within a time that is long for a thread that is not blocked.
+// For a thread of the communicator to leave its call. It may be inside a plugin's function that
+// does not return, and kernels may wait behind other work on their streams; those end as soon as
+// they start.
+constexpr auto kPatience = std::chrono::milliseconds(800);
+constexpr auto kDevicePatience = std::chrono::milliseconds(500);
+
 template <class Condition>
-bool comes_true(std::chrono::milliseconds time, const Condition& condition) {
-  const auto until = std::chrono::steady_clock::now() + time;
+bool comes_true(const Deadline& deadline, const Condition& condition) {
   while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) {
+    if (deadline.expired()) {
       return false;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -184,12 +189,9 @@ Result<void> abort(Process& process, Communicator* comm) {
     return fail(Code::kInvalidArgument, "the communicator was already destroyed or never created");
   }
   comm->give_up.store(true, std::memory_order_release);
-  // A thread of it may be inside a plugin's function that does not return, and kernels may wait
-  // behind other work on their streams; those end as soon as they start.
-  constexpr auto kPatience = std::chrono::seconds(5);
-  constexpr auto kDevicePatience = std::chrono::milliseconds(500);
+  const auto deadline = Deadline::after(kPatience);
   const auto is_initialized = [&] { return comm->initialized.load(std::memory_order_acquire); };
-  if (!comes_true(kPatience, is_initialized)) {
+  if (!comes_true(deadline, is_initialized)) {
     end_later([comm] {
       stop_aborted(comm);
       release(comm);
@@ -199,15 +201,20 @@ Result<void> abort(Process& process, Communicator* comm) {
   stop_aborted(comm);
   // The others have been told of the failure, and this rank may free its buffers when it returns.
   constexpr auto kReadersPatience = std::chrono::milliseconds(500);
-  (void)comes_true(kReadersPatience, [&] { return !may_be_read(process, *comm); });
+  (void)comes_true(Deadline::after(kReadersPatience),
+                   [&] { return deadline.expired() || !may_be_read(process, *comm); });
   const bool is_on_device = comm->device_rank() != nullptr;
-  if (comes_true(is_on_device ? kDevicePatience : kPatience,
+  if (comes_true(is_on_device ? Deadline::after(kDevicePatience) : deadline,
                  [&] { return comm->is_left() && !comm->is_visited(); })) {
     release(comm);
   } else {
     end_later([comm] { release(comm); });
   }
   return ok();
+}
+
+void wait_stopped(Communicator& comm) {
+  (void)comes_true(Deadline::after(kPatience), [&] { return comm.is_left(); });
 }
 
 Result<void> revoke(Communicator& comm) {
@@ -219,8 +226,7 @@ Result<void> revoke(Communicator& comm) {
     return fail(Code::kInvalidArgument, "the communicator was finalized or revoked before");
   }
   comm.stop_with(fail(Code::kInvalidUsage, "the communicator was revoked"));
-  comm.wait_submitted();
-  comm.wait_left();
+  wait_stopped(comm);
   comm.set_state(Code::kSuccess);
   return ok();
 }

@@ -28,10 +28,12 @@ Result<void> finalize(Communicator& comm);
 /// In a group at its end. kInvalidArgument: `comm`, which may be any address, is not live.
 Result<void> destroy(Process& process, Communicator* comm);
 /// Ends all waiting of this rank and of its peers, then frees it; in another thread, if one of its
-/// threads does not leave a plugin's function within seconds. Errors as destroy().
+/// threads does not leave a plugin's function at once. Errors as destroy(). Bounded by a second.
 Result<void> abort(Process& process, Communicator* comm);
 /// From now on only split, shrink and destroy are possible. Threads: any; a call that another one
-/// is in returns an Error.
+/// is in returns an Error. Bounded as abort().
 Result<void> revoke(Communicator& comm);
+/// After stop_with(): until no call of it is under way, bounded as abort().
+void wait_stopped(Communicator& comm);
 
 }  // namespace plexus

@@ -12,6 +12,7 @@
 
 #include "core/base/hash.hpp"
 #include "core/base/memory.hpp"
+#include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/start_life.hpp"
 #include "core/comm/visit.hpp"
@@ -180,8 +181,7 @@ Result<void> shrink(Communicator& parent,
       if (abort_parent) {
         parent.stop_with(
             fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
-        parent.wait_submitted();
-        parent.wait_left();
+        wait_stopped(parent);
       }
       const auto group = child_group({.parent = parent.setup().group,
                                       .splits = 0,

@@ -2,6 +2,7 @@
 #include "core/engine/async_engine.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <new>
 
 #include "core/base/log.hpp"
@@ -29,6 +30,9 @@ bool is_finished(const Submission& submission) {
 
 /// The error of a finished submission; nullptr: success.
 const Error* failure_of(const Submission& submission) {
+  if (submission.withdrawn != nullptr) {
+    return submission.withdrawn.get();
+  }
   if (submission.after != nullptr) {
     return submission.after->error();
   }
@@ -79,6 +83,42 @@ void AsyncEngine::submit(Submission submission) {
   arrived_.notify_all();
 }
 
+void AsyncEngine::withdraw_from(Submission& submission,
+                                const RankState& rank,
+                                std::vector<Submission::Part>& ended) {
+  const auto is_of_rank = [&](const Submission::Part& part) {
+    // A kernel is launched already, and ends by itself.
+    return part.execution->rank == &rank && part.execution->remote == nullptr;
+  };
+  auto& parts = submission.parts;
+  const auto first = std::stable_partition(parts.begin(), parts.end(), std::not_fn(is_of_rank));
+  for (auto part = first; part != parts.end(); ++part) {
+    part->execution->error = rank.stop_reason();
+    part->execution->finished = true;
+    submission.withdrawn = std::make_shared<const Error>(rank.stop_reason());
+    ended.push_back(std::move(*part));
+  }
+  parts.erase(first, parts.end());
+}
+
+void AsyncEngine::withdraw(const RankState& rank) {
+  std::vector<Submission::Part> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Pending& pending : pending_) {
+      if (!pending.started) {
+        withdraw_from(pending.submission, rank, ended);
+      }
+    }
+    for (Submission& submission : incoming_) {
+      withdraw_from(submission, rank, ended);
+    }
+  }
+  for (const Submission::Part& part : ended) {
+    part.finished();  // may destroy the execution
+  }
+}
+
 void AsyncEngine::serve() {
   for (bool goes_on = true; goes_on;) {
     try {
@@ -112,6 +152,18 @@ bool AsyncEngine::serve_round() {
   return true;
 }
 
+/// From here on its parts are not withdrawn any more.
+bool AsyncEngine::try_start(size_t index) {
+  const std::lock_guard lock(mutex_);
+  Pending& pending = pending_[index];
+  if (pending.started || !may_start(index)) {
+    return false;
+  }
+  engine_.reserve(pending.submission.parts.size());
+  pending.started = true;
+  return true;
+}
+
 bool AsyncEngine::may_start(size_t index) const {
   const StreamMark* const after = pending_[index].submission.after.get();
   if (after != nullptr && !after->reached()) {
@@ -127,9 +179,7 @@ bool AsyncEngine::may_start(size_t index) const {
 
 void AsyncEngine::start_ready() {
   for (size_t i = 0; i < pending_.size(); ++i) {
-    if (!pending_[i].started && may_start(i)) {
-      engine_.reserve(pending_[i].submission.parts.size());
-      pending_[i].started = true;
+    if (try_start(i)) {
       for (const Submission::Part& part : pending_[i].submission.parts) {
         engine_.add(*part.execution);
       }
@@ -151,14 +201,17 @@ bool AsyncEngine::finish_done() {
     if (const Error* const failure = failure_of(pending.submission); failure != nullptr) {
       error = std::make_shared<const Error>(failure->clone());
     }
-    const auto streams = std::move(pending.submission.streams);
     for (const Submission::Part& part : pending.submission.parts) {
       part.finished();  // may destroy the execution
     }
     if (pending.submission.function) {
       pending.submission.function();
     }
-    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto streams = std::move(pending.submission.streams);
+    {
+      const std::lock_guard lock(mutex_);
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
     for (HostStream* const stream : streams) {
       stream->end(error);
     }

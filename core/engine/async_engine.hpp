@@ -25,8 +25,8 @@ namespace plexus {
 struct Submission {
   struct Part {
     Execution* execution;
-    /// Called by the engine thread when the part's submission has ended (see Execution::error),
-    /// before the streams learn of it.
+    /// Called when the part's submission has ended (see Execution::error), before the streams learn
+    /// of it: by the engine thread, or by who withdraws it.
     std::function<void()> finished;
   };
   std::vector<Part> parts;
@@ -34,9 +34,10 @@ struct Submission {
   std::function<void()> function{};  // called when all parts have ended; may be empty
   // not null: the submission does not start before this is reached
   std::shared_ptr<const StreamMark> after{};
+  std::shared_ptr<const Error> withdrawn{};  // why a part is no longer in it; nullptr: all are
 };
 
-/// Threads: submit() from any. One per process.
+/// Threads: submit() and withdraw() from any. One per process.
 class AsyncEngine {
  public:
   AsyncEngine() = default;
@@ -48,6 +49,9 @@ class AsyncEngine {
   /// first stream or the first CUDA rank. kSystemError: the system refuses the thread.
   Result<void> start();
   void submit(Submission submission);
+  /// Ends what has not begun of `rank`, which has stopped, whatever it waits for. The rest of its
+  /// submissions, and their places in the order of their streams, stay.
+  void withdraw(const RankState& rank);
 
  private:
   Result<void> start_locked();
@@ -55,20 +59,25 @@ class AsyncEngine {
   bool serve_round();
   void start_ready();
   bool finish_done();
+  [[nodiscard]] bool try_start(size_t index);
   [[nodiscard]] bool may_start(size_t index) const;
+  static void withdraw_from(Submission& submission,
+                            const RankState& rank,
+                            std::vector<Submission::Part>& ended);
 
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Submission> incoming_;  // guarded by mutex_
   bool stop_ = false;                // guarded by mutex_
   std::thread thread_;               // started under mutex_
-  // used by the thread only:
   struct Pending {
     Submission submission;
     bool started = false;
   };
+  // Guarded by mutex_. The thread alone adds and removes; it reads them, and uses what has started,
+  // without.
   std::deque<Pending> pending_;
-  Engine engine_;
+  Engine engine_;  // used by the thread only
 };
 
 }  // namespace plexus
