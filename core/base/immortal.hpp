@@ -25,6 +25,11 @@ class Immortal {
     Node* const node = newest().load(std::memory_order_acquire);  // pairs with the store in make()
     return node != nullptr && node->forks == Forks::count() ? node->object() : make();
   }
+  /// The same; nullptr: this process has not made it.
+  static T* find() noexcept {
+    Node* const node = newest().load(std::memory_order_acquire);  // pairs with the store in make()
+    return node != nullptr && node->forks == Forks::count() ? &node->object() : nullptr;
+  }
 
  private:
   struct Node {

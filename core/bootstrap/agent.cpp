@@ -147,7 +147,7 @@ void Agent::fail_world(const Error& error) {
   }
   waiting_.clear();
   for (const uint32_t rank : ranks_) {
-    tell_failure(world_, rank, error);
+    tell_failure(world_, rank, error, FailureCause::kFailed);
   }
 }
 
@@ -293,13 +293,13 @@ Result<void> Agent::take_group(uint32_t rank, const Message& message) {
   }
   group->opened.insert(rank);
   if (group->failure.has_value()) {
-    tell_failure(message.group, rank, *group->failure);
+    tell_failure(message.group, rank, *group->failure, group->cause);
     return ok();
   }
   const auto failure = news_.find({News::Kind::kFailure, 0, message.group});
   if (failure != news_.end()) {
     fail_group(message.group, *group, kNobody,
-               fail(failure->second.code, "{}", failure->second.text));
+               fail(failure->second.code, "{}", failure->second.text), FailureCause::kFailed);
   }
   fail_with_dead(message.group, *group);
   take_early(message.group);

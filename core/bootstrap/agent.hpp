@@ -150,6 +150,7 @@ class Agent {
     size_t left_below = 0;             // of those, ranks of this process and of those below
     std::optional<uint32_t> notes_at;  // who has the notes of `left` now, if not this process
     std::optional<Error> failure;
+    FailureCause cause = FailureCause::kFailed;  // of `failure`
     std::optional<Inquiry> inquiry;
     std::optional<std::pair<uint32_t, Clock::time_point>> suspect;  // a process that is needed and
                                                                     // gone, and since when
@@ -191,6 +192,7 @@ class Agent {
   void pass_down(uint64_t id, Group& group, const Message& gathered);
   void note(Group& group, LeaveNote note);
   [[nodiscard]] bool is_below(const Group& group, uint32_t rank) const;
+  [[nodiscard]] bool is_left_by_all(const Group& group) const;
   void check_left(uint64_t id, Group& group);
   void progress_leaving(uint64_t id, Group& group);
   void take_back_notes(uint32_t process);
@@ -201,8 +203,9 @@ class Agent {
   void conclude(uint64_t id, Group& group);
   void tell_late(const Group& group, const Message& late);
   [[nodiscard]] std::vector<MissingRank> explain_missing(const std::vector<uint32_t>& ranks) const;
-  void fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error);
-  void tell_failure(uint64_t id, uint32_t rank, const Error& error) const;
+  void fail_group(
+      uint64_t id, Group& group, uint32_t spared, const Error& error, FailureCause cause);
+  void tell_failure(uint64_t id, uint32_t rank, const Error& error, FailureCause cause) const;
   void fail_with_dead(uint64_t id, Group& group);
   void spread(News news, std::optional<uint32_t> source, uint32_t spared);
   void spread_failure(uint64_t id, uint32_t rank, const Error& error, uint32_t spared = kNobody);

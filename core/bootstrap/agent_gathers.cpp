@@ -351,11 +351,22 @@ void Agent::progress_leaving(uint64_t id, Group& group) {
   }
   const auto above = stand_in(group.layout->tree, group.position);
   if (!above.has_value()) {
-    end_group(id, group);
+    if (is_left_by_all(group)) {
+      end_group(id, group);
+    }
     return;
   }
   group.notes_at = above;
   send_notes(id, group, *above);
+}
+
+/// Where the root has left, not only those below have to.
+bool Agent::is_left_by_all(const Group& group) const {
+  return std::all_of(group.layout->members.begin(), group.layout->members.end(),
+                     [&](uint32_t rank) {
+                       const uint32_t process = map_->table.process_of(rank);
+                       return group.left.count(rank) != 0 || (process != self_ && is_gone(process));
+                     });
 }
 
 void Agent::send_notes(uint64_t id, const Group& group, uint32_t process) {

@@ -53,7 +53,8 @@ void Agent::spread_failure(uint64_t id, uint32_t rank, const Error& error, uint3
 void Agent::apply(const News& news, uint32_t spared) {
   if (news.kind == News::Kind::kFailure) {
     if (Group* const group = find(news.group); group != nullptr) {
-      fail_group(news.group, *group, spared, fail(news.code, "{}", news.text));
+      fail_group(news.group, *group, spared, fail(news.code, "{}", news.text),
+                 FailureCause::kFailed);
     }
     return;
   }
@@ -145,23 +146,33 @@ Result<void> Agent::take_news(uint32_t process, const Message& message) {
   return ok();
 }
 
-void Agent::fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error) {
-  if (group.failure.has_value()) {
+/// After a death a group may fail once more: when a rank of it misses a message.
+void Agent::fail_group(
+    uint64_t id, Group& group, uint32_t spared, const Error& error, FailureCause cause) {
+  const bool is_told = group.failure.has_value() &&
+                       (group.cause == FailureCause::kFailed || cause == FailureCause::kDeath);
+  if (is_told) {
     return;
   }
-  group.failure = error.clone();
+  if (!group.failure.has_value()) {
+    group.failure = error.clone();
+  }
+  group.cause = cause;
   group.gathers.clear();
   group.inquiry.reset();
   group.suspect.reset();
   for (const uint32_t rank : group.opened) {
     if (rank != spared && group.left.count(rank) == 0) {
-      tell_failure(id, rank, error);
+      tell_failure(id, rank, error, cause);
     }
   }
 }
 
-void Agent::tell_failure(uint64_t id, uint32_t rank, const Error& error) const {
-  out_.deliver(rank, {.type = MessageType::kFail, .group = id, .payload = encode(error)});
+void Agent::tell_failure(uint64_t id, uint32_t rank, const Error& error, FailureCause cause) const {
+  out_.deliver(rank, {.type = MessageType::kFail,
+                      .group = id,
+                      .tag = static_cast<uint64_t>(cause),
+                      .payload = encode(error)});
 }
 
 void Agent::fail_with_dead(uint64_t id, Group& group) {
@@ -172,7 +183,8 @@ void Agent::fail_with_dead(uint64_t id, Group& group) {
         fail_group(id, group, kNobody,
                    fail(Code::kRemoteError, "{}{} {}",
                         dead == self_ ? "the others took this process for dead: " : "",
-                        name_of(rank), news == news_.end() ? "died" : news->second.text));
+                        name_of(rank), news == news_.end() ? "died" : news->second.text),
+                   FailureCause::kDeath);
         return;
       }
     }

@@ -111,7 +111,7 @@ void Exchange::announce_failure(const Error& error) {
   (void)family_->send({.type = MessageType::kFail, .group = group_, .payload = encode(error)});
 }
 
-void Exchange::on_failure(std::function<void(const Error&)> handler) {
+void Exchange::on_failure(std::function<void(const Error&, FailureCause)> handler) {
   family_->on_failure(group_, std::move(handler));
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/bootstrap/failure_cause.hpp"
 #include "core/bootstrap/gathered.hpp"
 
 namespace plexus {
@@ -75,10 +76,11 @@ class Exchange {
   void on_probe(ProbeHandler handler);
   /// Tells the other ranks of the group that this rank failed.
   void announce_failure(const Error& error);
-  /// `handler` is called at most once, when another rank fails or vanishes; immediately if that has
-  /// already happened. It runs in a thread of the control plane: it must be short and must not call
-  /// this class.
-  void on_failure(std::function<void(const Error&)> handler);
+  /// `handler` is called when a process with ranks of the group dies, at most once, and when
+  /// another rank fails, at most once and then for the last time; immediately if that has already
+  /// happened. It runs in a thread of the control plane: it must be short and must not call this
+  /// class.
+  void on_failure(std::function<void(const Error&, FailureCause)> handler);
   /// Ranks of the group whose processes are known to have died or left, ascending.
   [[nodiscard]] std::vector<int> gone_ranks() const;
   /// Leaves the group in order: this rank receives nothing more of it, and its departure is no

@@ -28,7 +28,7 @@ void Family::open_group(uint64_t group) {
   opened.open = true;
   ++groups_open_;
   if (broken_.has_value()) {
-    fail_group(opened, *broken_);
+    fail_group(opened, *broken_, FailureCause::kFailed);
   }
 }
 
@@ -149,12 +149,13 @@ std::optional<std::string> Family::try_take(uint64_t group, uint32_t from, uint6
   return message;
 }
 
-void Family::on_failure(uint64_t group, std::function<void(const Error&)> handler) {
+void Family::on_failure(uint64_t group, FailureHandler handler) {
   const std::lock_guard lock(mutex_);
   Group& mine = groups_[group];
   if (mine.failure.has_value()) {
-    handler(*mine.failure);
-  } else {
+    handler(*mine.failure, mine.cause);
+  }
+  if (!mine.failure.has_value() || mine.cause == FailureCause::kDeath) {
     mine.handler = std::move(handler);
   }
 }
@@ -203,13 +204,18 @@ void Family::on_post(uint64_t group, uint64_t tag, PostHandler handler) {
   }
 }
 
-void Family::fail_group(Group& group, const Error& error) {
-  if (group.failure.has_value()) {
+void Family::fail_group(Group& group, const Error& error, FailureCause cause) {
+  const bool is_told = group.failure.has_value() &&
+                       (group.cause == FailureCause::kFailed || cause == FailureCause::kDeath);
+  if (is_told) {
     return;
   }
-  group.failure = error.clone();
+  if (!group.failure.has_value()) {
+    group.failure = error.clone();
+  }
+  group.cause = cause;
   if (group.handler) {
-    std::exchange(group.handler, nullptr)(error);
+    group.handler(error, cause);
   }
   changed_.notify_all();
 }
@@ -218,7 +224,7 @@ void Family::break_down(const Error& error) {
   const std::lock_guard lock(mutex_);
   broken_ = error.clone();
   for (auto& [id, group] : groups_) {
-    fail_group(group, error);
+    fail_group(group, error, FailureCause::kFailed);
   }
 }
 
@@ -256,7 +262,10 @@ void Family::deliver(const Message& message) {
       }
       return;
     case MessageType::kFail:
-      fail_group(groups_[message.group], decode_error(message.payload));
+      fail_group(groups_[message.group], decode_error(message.payload),
+                 message.tag == static_cast<uint64_t>(FailureCause::kDeath)
+                     ? FailureCause::kDeath
+                     : FailureCause::kFailed);
       return;
     case MessageType::kLate:
       PLEXUS_WARN("{}", printable(message.payload));

@@ -53,7 +53,8 @@ class Family {
   void stop_group(uint64_t group);
   Result<Gathered> wait_gathered(uint64_t group, uint64_t number, const std::atomic<bool>* give_up);
   std::optional<std::string> try_take(uint64_t group, uint32_t from, uint64_t tag);
-  void on_failure(uint64_t group, std::function<void(const Error&)> handler);
+  using FailureHandler = std::function<void(const Error&, FailureCause)>;
+  void on_failure(uint64_t group, FailureHandler handler);
   /// Its answers, by rank, have the tag of the message. See Exchange::on_post.
   using PostHandler =
       std::function<std::vector<std::pair<uint32_t, std::string>>(uint32_t from, std::string blob)>;
@@ -66,13 +67,14 @@ class Family {
     std::map<uint64_t, Gathered> gathered;
     std::map<std::pair<uint32_t, uint64_t>, std::deque<std::string>> messages;
     std::optional<Error> failure;
-    std::function<void(const Error&)> handler;
+    FailureCause cause = FailureCause::kFailed;  // of `failure`
+    FailureHandler handler;
     ProbeHandler probe_handler;
     std::map<uint64_t, PostHandler> post_handlers;  // by tag
     bool open = false;
     bool stopped = false;
   };
-  void fail_group(Group& group, const Error& error);  // with mutex_ held
+  void fail_group(Group& group, const Error& error, FailureCause cause);  // with mutex_ held
   static std::vector<Message> answer(const PostHandler& handler, const Message& message);
   Error explain_timeout(uint64_t group, uint64_t number);
   void ask_who_is_late(uint64_t group, uint64_t number, std::chrono::seconds waited);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/bootstrap/failure_cause.hpp"
 #include "core/bootstrap/process_table.hpp"
 
 namespace plexus {

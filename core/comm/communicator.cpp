@@ -41,7 +41,7 @@ Communicator::Communicator(Process& process, CommConfig config)
 
 Communicator::~Communicator() {
   magic.store(0, std::memory_order_relaxed);
-  say_goodbye();
+  say_goodbye(Departure::kDestroyed);
   connections_.reset();  // before the network they use
 }
 
@@ -126,7 +126,7 @@ void Communicator::open_link_facts() {
         .datacenter =
             static_cast<uint32_t>(topology.datacenter_of[static_cast<size_t>(setup_.rank)]),
         .datacenters = static_cast<uint32_t>(topology.datacenters.count()),
-        .stop = &stop});
+        .gives_up = [this] { return stop.load(std::memory_order_acquire) || has_survived(); }});
   }
 }
 
@@ -256,7 +256,13 @@ Result<void> Communicator::start(CommSetup setup) {
   if (setup_.config.local_register) {
     registrations_ = Registrations(peer_mapped_.get(), &registered_memory_);
   }
-  setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
+  setup_.exchange->on_failure([this](const Error& error, FailureCause cause) {
+    if (cause == FailureCause::kDeath) {
+      note_death(error);
+    } else {
+      stop_with(error);
+    }
+  });
   process_.stalls.add({.group = setup_.group,
                        .rank = setup_.rank,
                        .nranks = setup_.nranks,
@@ -295,17 +301,17 @@ void Communicator::become_ready() {
 
 void Communicator::settle() {
   constexpr int kPatiences = 5;
-  if (connections_ != nullptr && !stop.load(std::memory_order_acquire)) {
+  if (connections_ != nullptr && !stop.load(std::memory_order_acquire) && !has_survived()) {
     connections_->settle(
         Deadline::after(kPatiences * std::chrono::milliseconds(setup_.config.xdc_timeout_ms)));
   }
 }
 
-void Communicator::say_goodbye() {
+void Communicator::say_goodbye(Departure how) {
   if (setup_.exchange == nullptr) {
     return;
   }
-  std::string record = process_.stalls.leave_record(setup_.group, setup_.rank);
+  std::string record = process_.stalls.leave_record(setup_.group, setup_.rank, how);
   process_.stalls.remove(setup_.group, setup_.rank);
   if (link_facts_ != nullptr) {
     link_facts_->leave();
@@ -330,18 +336,39 @@ Error Communicator::stop_reason() const {
              : plexus::fail(Code::kInternalError, "rank {} was stopped without a reason", rank());
 }
 
-void Communicator::stop_with(const Error& reason) {
+void Communicator::note_error(const Error& error) {
   {
     const std::lock_guard lock(error_mutex_);
     if (!error_.has_value()) {
-      error_ = reason.clone();
+      error_ = error.clone();
     }
     set_state(error_->code());
   }
   has_error_.notify_all();
+}
+
+void Communicator::stop_with(const Error& reason) {
+  note_error(reason);
   stop_waiting();
   process_.async.withdraw(*this);
 }
+
+/// Kernels cannot tell what they miss, so they stop at once.
+void Communicator::note_death(const Error& death) {
+  note_error(death);
+  if (comm_config_.device != kHostDevice) {
+    stop_waiting();
+  }
+  has_lost_peers.store(true, std::memory_order_release);  // pairs with the engine's load
+}
+
+void Communicator::give_up_survival() {
+  if (has_survived()) {
+    fail(stop_reason());
+  }
+}
+
+std::vector<int> Communicator::list_gone() const { return setup_.exchange->gone_ranks(); }
 
 /// A peer that aborts, finds a mismatch or dies closes its connections. What the control plane says
 /// of it comes at about the same time, and is the cause of the connection's loss.

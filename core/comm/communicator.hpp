@@ -67,8 +67,17 @@ class Communicator final : public RankState {
   void fail_for_memory() noexcept override;
   void on_stalled(std::vector<Wait> waits, std::vector<Sent> sent) override;
   void on_moved() override;
+  [[nodiscard]] std::vector<int> list_gone() const override;
   /// Ends all waiting of this rank with `reason`; tells no other rank.
   void stop_with(const Error& reason);
+  /// A process with ranks of it died. Calls go on until they miss a message.
+  void note_death(const Error& death);
+  /// That is so, and none has missed one yet.
+  [[nodiscard]] bool has_survived() const noexcept {
+    return has_lost_peers.load(std::memory_order_acquire) && !stop.load(std::memory_order_acquire);
+  }
+  /// This rank makes no further calls, so that others must not wait for it if it has_survived().
+  void give_up_survival();
 
   // -- work --
   /// How its calls run. Once started.
@@ -104,7 +113,7 @@ class Communicator final : public RankState {
   /// have to be sent again.
   void settle();
   /// Tells the other ranks that this one makes no further calls. Comes last before its end.
-  void say_goodbye();
+  void say_goodbye(Departure how);
 
   [[nodiscard]] UserReductions& user_reductions() noexcept { return user_reductions_; }
   [[nodiscard]] Registrations& registrations() noexcept { return registrations_; }
@@ -140,6 +149,7 @@ class Communicator final : public RankState {
   Communicator(Process& process, CommConfig config);
   void become_ready();
   void stop_waiting() noexcept;
+  void note_error(const Error& error);
   void await_reason();
   void open_connections();
   void open_peer_mapped_memory();

@@ -8,12 +8,12 @@
 
 namespace plexus {
 
-void CommunicatorTable::add(const Communicator* comm) {
+void CommunicatorTable::add(Communicator* comm) {
   const std::lock_guard lock(mutex_);
   live_.insert(comm);
 }
 
-bool CommunicatorTable::remove(const Communicator* comm) {
+bool CommunicatorTable::remove(Communicator* comm) {
   const std::lock_guard lock(mutex_);
   return live_.erase(comm) != 0;
 }
@@ -25,6 +25,15 @@ bool CommunicatorTable::add_visit(Communicator* comm) {
   }
   comm->visits.fetch_add(1, std::memory_order_relaxed);
   return true;
+}
+
+std::vector<Communicator*> CommunicatorTable::visit_all() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Communicator*> all(live_.begin(), live_.end());
+  for (Communicator* const comm : all) {
+    comm->visits.fetch_add(1, std::memory_order_relaxed);
+  }
+  return all;
 }
 
 bool CommunicatorTable::any(const std::function<bool(const Communicator&)>& matches) {

@@ -19,12 +19,15 @@ class Communicator;
 /// Threads: any.
 class CommunicatorTable {
  public:
-  void add(const Communicator* comm);
+  void add(Communicator* comm);
   /// False: it was removed before, or never added.
-  bool remove(const Communicator* comm);
+  bool remove(Communicator* comm);
 
   /// Counts a visit of `comm`, any address (see Visit). False: it is not live.
   bool add_visit(Communicator* comm);
+
+  /// Counts a visit of each live one.
+  std::vector<Communicator*> visit_all();
 
   /// Is there a live one that `matches` accepts? It stays live until this returns.
   bool any(const std::function<bool(const Communicator&)>& matches);
@@ -44,8 +47,8 @@ class CommunicatorTable {
 
  private:
   std::mutex mutex_;
-  std::set<const Communicator*> live_;  // guarded by mutex_
-  std::vector<void*> free_;             // likewise
+  std::set<Communicator*> live_;  // guarded by mutex_
+  std::vector<void*> free_;       // likewise
   std::atomic<uint64_t> numbers_{0};
 };
 

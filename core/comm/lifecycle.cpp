@@ -27,7 +27,7 @@ void release(Communicator* comm) {
   comm->wait_left();
   comm->wait_unvisited();
   comm->settle();
-  comm->say_goodbye();
+  comm->say_goodbye(Departure::kDestroyed);
   const std::unique_ptr<Communicator> owner(comm);
 }
 
@@ -113,7 +113,8 @@ Error describe_stop(Communicator& comm) {
 
 Result<void> check_usable(Communicator& comm) noexcept {
   const Code state = comm.state();
-  if (state == Code::kSuccess && !is_revoked(comm) && !is_finalized(comm)) {
+  const bool goes_on = state == Code::kSuccess || comm.has_survived();
+  if (goes_on && !is_revoked(comm) && !is_finalized(comm)) {
     return ok();
   }
   if (is_revoked(comm)) {
@@ -225,6 +226,7 @@ Result<void> revoke(Communicator& comm) {
   if (is_finalized(comm) || comm.revoked.exchange(true, std::memory_order_relaxed)) {
     return fail(Code::kInvalidArgument, "the communicator was finalized or revoked before");
   }
+  comm.give_up_survival();
   comm.stop_with(fail(Code::kInvalidUsage, "the communicator was revoked"));
   wait_stopped(comm);
   comm.set_state(Code::kSuccess);

@@ -75,7 +75,7 @@ Result<std::optional<LinkShares>> LinkFacts::pass(uint64_t call) {
     if (error_.has_value()) {
       return error_->clone();
     }
-    if (passage.may_begin || options_.stop->load(std::memory_order_acquire)) {
+    if (passage.may_begin || options_.gives_up()) {
       return std::move(passage.shares);  // a rank that has stopped fails the call itself
     }
     changed_.wait_for(lock, kLookEvery);

@@ -21,7 +21,7 @@ class LinkFacts {
     const CallLog* calls;
     uint32_t datacenter;  // this rank's
     uint32_t datacenters;
-    const std::atomic<bool>* stop;  // nothing is waited for any more
+    std::function<bool()> gives_up;  // nothing is waited for any more
   };
   /// All borrowed, until leave() and then the exchange's own leave() have returned.
   explicit LinkFacts(const Options& options);

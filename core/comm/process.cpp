@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/process.hpp"
 
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/config.hpp"
+#include "core/comm/at_exit.hpp"
 #include "core/comm/communicator.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/plugin/call_watch.hpp"
@@ -35,6 +37,16 @@ std::string Process::explain_wait() {
              ? std::string()
              : fmt::format("has been inside {} of plugin {} for {} s", inside->entry,
                            inside->plugin, inside->time.count() / 1000);
+}
+
+Process::Process() {
+  // Children made by fork inherit this; one that has made nothing has nothing to leave.
+  std::atexit([] {
+    if (Process* const process = Immortal<Process>::find(); process != nullptr) {
+      leave_at_exit(*process);
+    }
+  });
+  Forks::add(*this);
 }
 
 Process::Process(AfterFork tag, Process& parent)

@@ -101,7 +101,7 @@ class Process final : private ForkAware {
  private:
   friend class Immortal<Process>;
   static std::string explain_wait();
-  Process() { Forks::add(*this); }
+  Process();
   Process(AfterFork tag, Process& parent);
   void hold() noexcept override;
   void release() noexcept override;

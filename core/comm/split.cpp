@@ -178,6 +178,7 @@ Result<void> shrink(Communicator& parent,
     PLEXUS_TRY(visit, Visit::begin(&parent));
     return take_part(*visit, [&]() -> Result<void> {
       const auto started = std::chrono::steady_clock::now();
+      parent.give_up_survival();
       if (abort_parent) {
         parent.stop_with(
             fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));

@@ -13,4 +13,12 @@ Result<Visit> Visit::begin(Communicator* comm) {
   return Visit(comm);
 }
 
+std::vector<Visit> Visit::begin_all(Process& process) {
+  std::vector<Visit> visits;
+  for (Communicator* const comm : process.communicators.visit_all()) {
+    visits.push_back(Visit(comm));
+  }
+  return visits;
+}
+
 }  // namespace plexus

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "core/base/result.hpp"
 #include "core/comm/communicator.hpp"
@@ -14,6 +15,8 @@ class Visit {
  public:
   /// kInvalidArgument: `comm`, whose memory was a communicator's once, has ended.
   static Result<Visit> begin(Communicator* comm);
+  /// All that are live.
+  static std::vector<Visit> begin_all(Process& process);
   ~Visit() {
     if (comm_ != nullptr) {
       comm_->visits.fetch_sub(1, std::memory_order_release);  // pairs with is_visited()

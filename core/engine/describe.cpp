@@ -96,6 +96,13 @@ Error describe_failure(LaneRun& lane) {
                             .size_arrived = failure.size_arrived});
 }
 
+Error describe_gone(const Wait& wait) {
+  return fail(Code::kInvalidUsage,
+              "the ranks' calls differ: {} waits for rank {}, whose process has left without that "
+              "call; every rank of a communicator must make the same calls in the same order",
+              describe_call(wait.call), wait.peer);
+}
+
 Error describe_mismatch(const Mismatch& mismatch) {
   // The peer's record of the call that this slot belongs to; the record is gone if the peer has
   // made more than kHeaders calls since.

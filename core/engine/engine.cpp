@@ -13,6 +13,7 @@ namespace {
 
 // by the only remaining lane, before a round counts as idle
 constexpr uint32_t kPolls = 64;
+constexpr auto kBrokenPatience = std::chrono::seconds(4);
 constexpr size_t kQueuesPolled = 4;  // more queues are served better by wake-ups
 
 /// Ids distinguish the engines of a process in Fifo ends; 0 means none.
@@ -449,10 +450,12 @@ Result<bool> Engine::progress_pumps(Execution& execution) {
     PLEXUS_TRY(progress, end->progress_pump());
     moved = moved || progress;
     // It is not known where a kernel waits; after a stall it is assumed to wait for this
-    // connection.
+    // connection. A peer that has left or died broke it: what the control plane and core/stall say
+    // of that comes first.
     if (const Error* const broken = end->broken();
-        broken != nullptr &&
-        (execution.remote != nullptr ? execution.stalled : is_waited_for(execution, end->key()))) {
+        broken != nullptr && execution.stalled && has_stood_for(execution, kBrokenPatience) &&
+        (execution.remote != nullptr ||
+         (end->key().sends ? !end->drained() : is_waited_for(execution, end->key())))) {
       return broken->clone();
     }
   }

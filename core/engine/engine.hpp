@@ -72,6 +72,8 @@ class Engine {
   void fail_for_memory(Execution& execution) noexcept;
   static void own_end_of(ConnectionEnd& end, uint32_t engine) noexcept;
   void find_stalled() noexcept;
+  void look_for_missing(Execution& execution) const;
+  [[nodiscard]] bool has_stood_for(const Execution& execution, Clock::duration time) const noexcept;
   void find_stalled_sometimes() noexcept;
   bool has_spun_long() noexcept;
   void note_idle(Clock::time_point now) noexcept;
@@ -95,6 +97,8 @@ class Engine {
 
 /// The reason why `lane` failed, as one sentence that names both ranks and both calls.
 Error describe_failure(LaneRun& lane);
+/// `wait` is for a rank that is not there any more.
+Error describe_gone(const Wait& wait);
 /// The call that a rank expected in a message, and the call that the message belongs to.
 struct Mismatch {
   int rank;

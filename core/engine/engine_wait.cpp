@@ -45,6 +45,11 @@ constexpr uint32_t kTurnLookRounds = 24;        // turns between two reads of th
 constexpr size_t kLanesWatched = 16;            // by a thread that sleeps, of those that it polls
 constexpr auto kPumpSleep = microseconds(100);  // a pump has no wake-up, so it is polled
 constexpr auto kStallAfter = milliseconds(1000);
+// After the death of a peer: a call that waits for others that may have failed with it.
+constexpr auto kMissingAfter = std::chrono::seconds(5);
+// For a peer that has left, as for one whose connection broke: what core/stall finds out comes
+// first.
+constexpr auto kLeftAfter = std::chrono::seconds(4);
 constexpr auto kLookEvery = milliseconds(50);  // interval between checks for stalls
 // rounds of a busy engine between two reads of the clock
 constexpr uint32_t kLookRounds = 4096;
@@ -205,13 +210,38 @@ void Engine::find_stalled() noexcept {
       if (std::exchange(execution->stalled, false)) {
         execution->rank->on_moved();
       }
-    } else if (looked_at_ - execution->still_since > kStallAfter) {
-      execution->stalled = true;
-      try {
-        execution->rank->on_stalled(list_waits(*execution), list_sent(*execution));
-      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): told at the next look
-      }
+      continue;
     }
+    try {
+      look_for_missing(*execution);
+      if (has_stood_for(*execution, kStallAfter)) {
+        execution->stalled = true;
+        execution->rank->on_stalled(list_waits(*execution), list_sent(*execution));
+      }
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): told at the next look
+    }
+  }
+}
+
+bool Engine::has_stood_for(const Execution& execution, Clock::duration time) const noexcept {
+  return execution.still_since != Clock::time_point{} && looked_at_ - execution.still_since > time;
+}
+
+/// What a peer had sent before it died or left is used, so that a call fails only when it misses a
+/// message. After a death also when it does not move for long: a rank that has seen its own call
+/// fail may come no more.
+void Engine::look_for_missing(Execution& execution) const {
+  RankState& rank = *execution.rank;
+  const bool has_lost = rank.has_lost_peers.load(std::memory_order_acquire);
+  if (rank.stop.load(std::memory_order_acquire) ||
+      !(has_lost || has_stood_for(execution, kLeftAfter))) {
+    return;
+  }
+  const auto missing = find_missing(execution, rank.list_gone());
+  if (has_lost && (missing.has_value() || has_stood_for(execution, kMissingAfter))) {
+    rank.fail(rank.stop_reason());
+  } else if (missing.has_value()) {
+    rank.fail(describe_gone(*missing));
   }
 }
 

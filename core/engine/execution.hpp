@@ -51,6 +51,11 @@ class RankState {
   virtual ~RankState() = default;
   /// Set once, by abort or by a failure of a peer or of this rank: everything that waits gives up.
   std::atomic<bool> stop{false};
+  /// A process with peers has died, and this rank goes on until it misses a message: what they had
+  /// sent before still counts.
+  std::atomic<bool> has_lost_peers{false};
+  /// The peers whose processes have died or left (slow path).
+  [[nodiscard]] virtual std::vector<int> list_gone() const { return {}; }
   /// On the cores that this rank may use, rounded up.
   uint32_t ranks_per_core = 1;
   /// More ranks than cores: waiting yields the core.

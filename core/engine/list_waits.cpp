@@ -95,13 +95,30 @@ void list_waits_of(const Execution& execution, const WorkQueue& queue, std::vect
   }
 }
 
+bool is_all_done(const Execution& execution) {
+  return std::all_of(execution.queues.begin(), execution.queues.end(),
+                     [](const WorkQueue& queue) { return queue.current == queue.items.size(); });
+}
+
+/// Whether a lane of the queue's current item waits at `end`.
+bool waits_at(const WorkQueue& queue, const ConnectionKey& end) {
+  if (queue.current == queue.items.size() || queue.awaits_connections) {
+    return false;
+  }
+  const WorkQueue::Item& item = queue.items[queue.current];
+  return std::any_of(item.lanes.begin(), item.lanes.end(), [&](const LaneRun& lane) {
+    const bool sends = lane.waits_to_send() != nullptr;
+    return lane.waits_at_fifo() && sends == end.sends &&
+           (sends ? lane.waits_to_send()->peer() : lane.waits_to_recv()->peer()) == end.peer &&
+           index_of(item, lane.connection()) == end.index && !lane.can_go_on();
+  });
+}
+
 }  // namespace
 
 std::vector<Wait> list_waits(const Execution& execution) {
   std::vector<Wait> waits;
-  const bool all_done =
-      std::all_of(execution.queues.begin(), execution.queues.end(),
-                  [](const WorkQueue& queue) { return queue.current == queue.items.size(); });
+  const bool all_done = is_all_done(execution);
   for (ConnectionEnd* const end : execution.ends) {
     if (execution.remote != nullptr) {
       add_wait(waits, {execution.remote->call(), end->key().peer, false, end->describe_route()});
@@ -115,6 +132,24 @@ std::vector<Wait> list_waits(const Execution& execution) {
     list_waits_of(execution, queue, waits);
   }
   return waits;
+}
+
+std::optional<Wait> find_missing(const Execution& execution, const std::vector<int>& gone) {
+  const bool all_done = is_all_done(execution);
+  const auto is_missing = [&](ConnectionEnd* end) {
+    // What is in memory has arrived; a network may still bring something.
+    const bool is_over = !end->has_pump() || end->broken() != nullptr;
+    if (!is_over || std::find(gone.begin(), gone.end(), end->key().peer) == gone.end()) {
+      return false;
+    }
+    return !end->connected() || (all_done && !end->drained()) ||
+           std::any_of(execution.queues.begin(), execution.queues.end(),
+                       [&](const WorkQueue& queue) { return waits_at(queue, end->key()); });
+  };
+  const auto end = std::find_if(execution.ends.begin(), execution.ends.end(), is_missing);
+  const CallRecord* const call =
+      end == execution.ends.end() ? nullptr : find_call(execution, **end);
+  return call == nullptr ? std::nullopt : std::optional(Wait{*call, (*end)->key().peer, true, {}});
 }
 
 std::vector<Sent> list_sent(const Execution& execution) {

@@ -2,6 +2,7 @@
 // What is told of an execution that has not moved for long.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/engine/execution.hpp"
@@ -11,7 +12,11 @@ namespace plexus {
 /// What it waits for: connections, messages or slots for its lanes, and peers that still read its
 /// user's memory.
 std::vector<Wait> list_waits(const Execution& execution);
+
 /// How many messages its connections have sent.
 std::vector<Sent> list_sent(const Execution& execution);
+
+/// A peer of `gone` that it waits for, and of which nothing is under way any more; nullopt: none.
+std::optional<Wait> find_missing(const Execution& execution, const std::vector<int>& gone);
 
 }  // namespace plexus

@@ -64,6 +64,7 @@ std::optional<StallProbe> decode_stall_probe(std::string_view bytes) {
 
 std::string encode(const LeaveRecord& record) {
   ByteWriter writer;
+  writer.put(record.how);
   writer.put(record.collectives);
   writer.put(record.splits);
   writer.put(uint64_t{record.last.size()});
@@ -79,10 +80,11 @@ std::string encode(const LeaveRecord& record) {
 std::optional<LeaveRecord> decode_leave_record(std::string_view bytes) {
   ByteReader reader(bytes);
   LeaveRecord record;
+  record.how = reader.take<Departure>();
   record.collectives = reader.take<decltype(record.collectives)>();
   record.splits = reader.take<decltype(record.splits)>();
   const auto nlast = reader.take<uint64_t>();
-  if (nlast > LeaveRecord::kLastMax) {
+  if (nlast > LeaveRecord::kLastMax || record.how > Departure::kProcessEnded) {
     return std::nullopt;
   }
   for (uint64_t i = 0; i < nlast; ++i) {
@@ -132,7 +134,12 @@ Error describe_different(int rank, const CallRecord& call, int other, const Call
               rank, describe_call(call), other, describe_call(others), kRule);
 }
 
-Error describe_left(int rank, const CallRecord& call, int left) {
+Error describe_left(int rank, const CallRecord& call, int left, Departure how) {
+  if (how == Departure::kProcessEnded) {
+    return fail(Code::kRemoteError,
+                "rank {} waits in {} for rank {}, whose process has ended without that call", rank,
+                describe_call(call), left);
+  }
   return fail(Code::kInvalidUsage,
               "the ranks' calls differ: rank {} waits in {} for rank {}, which has destroyed its "
               "communicator without that call; {}",

@@ -52,8 +52,15 @@ std::string encode(const StallProbe& probe);
 /// nullopt: the bytes are no probe.
 std::optional<StallProbe> decode_stall_probe(std::string_view bytes);
 
+/// How a rank left a communicator in order.
+enum class Departure : uint64_t {
+  kDestroyed,     // by ncclCommDestroy or ncclCommAbort
+  kProcessEnded,  // its process ended without
+};
+
 /// The calls that a rank had made in a communicator when it left.
 struct LeaveRecord {
+  Departure how = Departure::kDestroyed;
   uint64_t collectives = 0;
   uint64_t splits = 0;
   /// Messages with one peer, separately for `of_vector`.
@@ -81,7 +88,7 @@ bool depends_on(const CallRecord& call, int rank, int other);
 
 /// Error messages for users.
 Error describe_different(int rank, const CallRecord& call, int other, const CallRecord& others);
-Error describe_left(int rank, const CallRecord& call, int left);
+Error describe_left(int rank, const CallRecord& call, int left, Departure how);
 /// For a circle in which each hop waits for the next, and the last for the first.
 Error describe_circle(const std::vector<StallHop>& hops);
 

@@ -65,15 +65,18 @@ void StallWatch::remove(uint64_t group, int rank) {
   entries_.erase(at);
 }
 
-std::string StallWatch::leave_record(uint64_t group, int rank) const {
+std::string StallWatch::leave_record(uint64_t group, int rank, Departure how) const {
   const std::lock_guard lock(mutex_);
   const auto at = entries_.find({group, rank});
   if (at == entries_.end()) {
     return {};
   }
   const CallLog& calls = *at->second.member.calls;
-  LeaveRecord record{
-      .collectives = calls.collectives(), .splits = at->second.splits, .last = {}, .messages = {}};
+  LeaveRecord record{.how = how,
+                     .collectives = calls.collectives(),
+                     .splits = at->second.splits,
+                     .last = {},
+                     .messages = {}};
   for (const CallRecord& call : calls.list_recent()) {
     if (!is_point_to_point(static_cast<Collective>(call.collective)) &&
         call.sequence + LeaveRecord::kLastMax >= record.collectives) {
@@ -383,7 +386,7 @@ bool StallWatch::handle_left(const Arrival& arrival, Entry& entry) {
     const bool certain = edge.is_certain || depends_on(edge.call, rank, arrival.from);
     if (edge.peer == arrival.from && !edge.is_split && certain &&
         count_answers(*record, edge.call, rank) <= edge.call.sequence) {
-      failures_.push_back({arrival.to, describe_left(rank, edge.call, arrival.from)});
+      failures_.push_back({arrival.to, describe_left(rank, edge.call, arrival.from, record->how)});
       return true;
     }
   }

@@ -105,7 +105,7 @@ class StallWatch {
   /// added.
   void remove(uint64_t group, int rank);
   /// The record for peers that probe the member after it has left (Exchange::leave).
-  [[nodiscard]] std::string leave_record(uint64_t group, int rank) const;
+  [[nodiscard]] std::string leave_record(uint64_t group, int rank, Departure how) const;
 
   /// What this process's members do, as a JSON array. Never blocks for long.
   [[nodiscard]] std::string report();

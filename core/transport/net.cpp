@@ -160,12 +160,15 @@ Result<bool> NetSender::progress_connect() {
 }
 
 Result<bool> NetSender::progress() {
-  PLEXUS_TRY(sent, send_filled());
-  PLEXUS_TRY(tested, test_sent());
+  if (broken_.has_value()) {
+    return false;
+  }
+  const bool sent = send_filled();
+  const bool tested = test_sent();
   return sent || tested;
 }
 
-Result<bool> NetSender::send_filled() {
+bool NetSender::send_filled() {
   bool moved = false;
   for (;;) {
     if (!fifo_.is_filled(sent_)) {
@@ -180,7 +183,8 @@ Result<bool> NetSender::send_filled() {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      return failed(net_->explain("isend", status));
+      broken_ = failed(net_->explain("isend", status));
+      return moved;
     }
     if (observer_ != nullptr) {
       observer_->on_step(StepChange::kSent, header.size_bytes);
@@ -279,9 +283,9 @@ NetStatus NetSender::send_from_user(const SlotHeader& header) {
                      &requests_[index]);
 }
 
-Result<bool> NetSender::test_sent() {
+bool NetSender::test_sent() {
   bool moved = false;
-  for (; done_ < sent_; moved = true) {
+  for (; done_ < sent_ && !broken_.has_value(); moved = true) {
     const size_t index = done_ % kSlots;
     auto status = NetStatus::kOk;
     if (headers_[index] != nullptr) {
@@ -296,7 +300,8 @@ Result<bool> NetSender::test_sent() {
     }
     sources_[index].reset();
     if (status != NetStatus::kOk) {
-      return failed(net_->explain("test", status));
+      broken_ = failed(net_->explain("test", status));
+      return moved;
     }
     if (observer_ != nullptr) {
       observer_->on_step(StepChange::kDone, 0);

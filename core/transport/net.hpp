@@ -104,6 +104,7 @@ class NetSender final : public NetPump {
   Result<bool> progress_connect();
   Result<bool> progress();
   [[nodiscard]] bool drained() const noexcept { return done_ == sent_ && !fifo_.is_filled(sent_); }
+  [[nodiscard]] const Error* broken() const noexcept { return broken_ ? &*broken_ : nullptr; }
   void observe(StepObserver* observer) { observer_ = observer; }
   [[nodiscard]] Reach reach() const noexcept {
     return takes_pieces_ || gathers_ ? Reach::kProcess : Reach::kNothing;
@@ -111,11 +112,11 @@ class NetSender final : public NetPump {
 
  private:
   Result<bool> take_control_message();
-  Result<bool> send_filled();
+  bool send_filled();
   [[nodiscard]] NetStatus send_step(const SlotHeader& header);
   [[nodiscard]] NetStatus send_from_user(const SlotHeader& header);
   [[nodiscard]] uint32_t sum_of(const SlotHeader& header);
-  Result<bool> test_sent();
+  bool test_sent();
 
   /// Payloads in registered user memory leave from there.
   bool gathers_;
@@ -127,10 +128,11 @@ class NetSender final : public NetPump {
   uint64_t gathered_messages_ = 0;  // likewise
   StepObserver* observer_ = nullptr;
   bool is_asked_to_answer_ = false;
-  bool header_sent_ = false;  // of the next step the header is, the payload is not
-  uint64_t sent_ = 0;         // steps handed to the plugin
-  uint64_t done_ = 0;         // steps the plugin is done with
-  uint64_t summed_ = 0;       // steps whose payload was summed: the last one in `sum_`
+  std::optional<Error> broken_;  // nothing can be sent any more
+  bool header_sent_ = false;     // of the next step the header is, the payload is not
+  uint64_t sent_ = 0;            // steps handed to the plugin
+  uint64_t done_ = 0;            // steps the plugin is done with
+  uint64_t summed_ = 0;          // steps whose payload was summed: the last one in `sum_`
   uint32_t sum_ = 0;
   uint64_t copied_ = 0;  // steps whose payload in user memory was looked at and copied to the slot
 };

@@ -64,7 +64,8 @@ class Told:
         self.process.stdout.close()
 
 
-class Leaving(job.Test):
+class ToldRanks(job.Test):
+    """Jobs of processes that do as they are told."""
     environment = {}
 
     def start_told(self):
@@ -120,6 +121,8 @@ class Leaving(job.Test):
             self.assertEqual(result.code, REMOTE_ERROR, result.text)
             self.assertIn(f":{dead.process.pid})", result.text)
 
+
+class Leaving(ToldRanks):
     def test_the_child_calls_for_the_first_time(self):
         ranks = self.start_world(3)
         self.split(ranks, "world", "child")

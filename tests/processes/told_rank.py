@@ -8,8 +8,13 @@
     split NAME CHILD COLOR    CHILD: its name; COLOR -1: in none
     sum NAME                  all_reduce of one float, 1.0; value: the result
     sum_until_error NAME      the same, until it fails
-    destroy NAME | abort NAME
-    exit                      at once, without another call
+    broadcast NAME ROOT       of one float, ROOT's number + 1; value: the result
+    send NAME PEER VALUE      one float
+    recv NAME PEER            value: the result
+    error NAME                value: the asynchronous error
+    destroy NAME | abort NAME | revoke NAME
+    exit                      at once, without another call (_exit)
+    end                       normally, as a script does at its end
 
 PLEXUS_TEST_LIBRARY: the library."""
 import ctypes
@@ -34,7 +39,11 @@ class Calls:
         self.library.ncclCommInitRank.argtypes = [ctypes.POINTER(handle), number, UniqueId, number]
         self.library.ncclCommSplit.argtypes = [handle, number, number, ctypes.POINTER(handle), handle]
         self.library.ncclAllReduce.argtypes = [handle, handle, ctypes.c_size_t, number, number, handle, handle]
+        self.library.ncclBroadcast.argtypes = [handle, handle, ctypes.c_size_t, number, number, handle, handle]
+        self.library.ncclSend.argtypes = self.library.ncclRecv.argtypes = [handle, ctypes.c_size_t, number, number, handle, handle]
+        self.library.ncclCommGetAsyncError.argtypes = [handle, ctypes.POINTER(number)]
         self.library.ncclCommDestroy.argtypes = self.library.ncclCommAbort.argtypes = [handle]
+        self.library.ncclCommRevoke.argtypes = [handle, number]
         self.comms = {}
 
     def make_id(self):
@@ -61,6 +70,26 @@ class Calls:
             code, _ = self.sum(name)
         return code, None
 
+    def broadcast(self, name, root):
+        data = ctypes.c_float(int(root) + 1)
+        code = self.library.ncclBroadcast(ctypes.byref(data), ctypes.byref(data), 1, FLOAT, int(root), self.comms[name], None)
+        return code, data.value
+
+    def send(self, name, peer, value):
+        return self.library.ncclSend(ctypes.byref(ctypes.c_float(float(value))), 1, FLOAT, int(peer), self.comms[name], None), None
+
+    def recv(self, name, peer):
+        got = ctypes.c_float(0)
+        code = self.library.ncclRecv(ctypes.byref(got), 1, FLOAT, int(peer), self.comms[name], None)
+        return code, got.value
+
+    def error(self, name):
+        state = ctypes.c_int(0)
+        return self.library.ncclCommGetAsyncError(self.comms[name], ctypes.byref(state)), state.value
+
+    def revoke(self, name):
+        return self.library.ncclCommRevoke(self.comms[name], 0), None
+
     def destroy(self, name):
         return self.library.ncclCommDestroy(self.comms.pop(name)), None
 
@@ -69,6 +98,9 @@ class Calls:
 
     def exit(self):
         os._exit(0)
+
+    def end(self):
+        sys.exit(0)
 
 
 def main():

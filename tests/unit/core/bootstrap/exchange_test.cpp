@@ -159,7 +159,7 @@ TEST(Exchange, TellsTheOthersOfAFailureOnceAndEndsTheirGathers) {
   const auto exchanges = make_local_exchanges(2);
   int calls = 0;
   std::string heard;
-  exchanges[1]->on_failure([&](const Error& error) {
+  exchanges[1]->on_failure([&](const Error& error, FailureCause) {
     ++calls;
     heard = error.message();
   });
@@ -176,14 +176,14 @@ TEST(Exchange, TellsALateListenerAtOnce) {
   const auto exchanges = make_local_exchanges(2);
   exchanges[0]->announce_failure(fail(Code::kSystemError, "early"));
   std::string heard;
-  exchanges[1]->on_failure([&](const Error& error) { heard = error.message(); });
+  exchanges[1]->on_failure([&](const Error& error, FailureCause) { heard = error.message(); });
   EXPECT_THAT(heard, HasSubstr("early"));
 }
 
 TEST(Exchange, MayLeaveWhileOthersStay) {
   auto exchanges = make_local_exchanges(2);
   int calls = 0;
-  exchanges[1]->on_failure([&](const Error&) { ++calls; });
+  exchanges[1]->on_failure([&](const Error&, FailureCause) { ++calls; });
   exchanges[0].reset();
   EXPECT_EQ(calls, 0);
 }

@@ -126,7 +126,8 @@ void expect_gather(const std::vector<std::unique_ptr<Exchange>>& groups, int fir
 /// Blocks until the group has failed, and returns the error.
 std::string failure_of(Exchange& exchange) {
   auto text = std::make_shared<std::promise<std::string>>();
-  exchange.on_failure([text](const Error& error) { text->set_value(error.message()); });
+  exchange.on_failure(
+      [text](const Error& error, FailureCause) { text->set_value(error.message()); });
   auto future = text->get_future();
   return future.wait_for(30s) == std::future_status::ready ? future.get() : "no failure";
 }

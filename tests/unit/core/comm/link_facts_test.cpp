@@ -27,7 +27,7 @@ struct Ranks {
                            .calls = logs[rank].get(),
                            .datacenter = static_cast<uint32_t>(rank % 2),
                            .datacenters = 2,
-                           .stop = &stop});
+                           .gives_up = [&] { return stop.load(); }});
   }
   /// Posts what rank 0 would propose.
   void propose_from_0() {
