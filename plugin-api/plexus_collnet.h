@@ -41,6 +41,12 @@ extern "C" {
 #define PLEXUS_REDUCE_MAX 2
 #define PLEXUS_REDUCE_MIN 3
 
+/* Maximum and minimum of two elements, as ranks and networks have to make them: of floats a NaN is
+ * dropped, and stays only where both are; of equal ones, as zeros of either sign are, it is `b`.
+ * Evaluate `a` and `b` more than once. */
+#define PLEXUS_LARGER_OF(a, b) ((a) > (b) || (b) != (b) ? (a) : (b))
+#define PLEXUS_SMALLER_OF(a, b) ((a) < (b) || (b) != (b) ? (a) : (b))
+
 /* Handles, defined by the plugin. The comments name the entries that make and end each. */
 typedef struct plexus_collnet_context plexus_collnet_context_t; /* init .. finalize */
 typedef struct plexus_collnet_listen plexus_collnet_listen_t;   /* listen .. close_listen */

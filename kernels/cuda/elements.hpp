@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/layout/extremum.hpp"
 #include "kernels/layout/macros.hpp"
 #include "kernels/layout/types.hpp"
 
@@ -21,10 +22,8 @@ inline constexpr uint32_t kUnitBytes = 8;
 
 template <ReduceKind kind, class T>
 PLEXUS_DEVICE T combine_integers(T a, T b) {
-  if constexpr (kind == ReduceKind::kMax) {
-    return a > b ? a : b;
-  } else if constexpr (kind == ReduceKind::kMin) {
-    return a < b ? a : b;
+  if constexpr (kind == ReduceKind::kMax || kind == ReduceKind::kMin) {
+    return extremum<kind == ReduceKind::kMax>(a, b);
   } else {
     using U = std::conditional_t<(sizeof(T) < 4), uint32_t, std::make_unsigned_t<T>>;  // wraps
     const auto x = static_cast<U>(a);
@@ -51,8 +50,7 @@ PLEXUS_DEVICE T combine_floats(T a, T b) {
     const T result = kind == ReduceKind::kSum ? a + b : a * b;
     return result != result ? nan_of(a, b) : result;
   } else {
-    const bool a_wins = kind == ReduceKind::kMax ? a > b : a < b;
-    return a_wins || b != b ? a : b;
+    return extremum<kind == ReduceKind::kMax>(a, b);
   }
 }
 

@@ -20,6 +20,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/host/reduce.hpp"
+#include "kernels/layout/extremum.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace plexus {
@@ -39,11 +40,8 @@ HWY_INLINE T combine(T a, T b) {
     } else {
       return kind == ReduceKind::kSum ? a + b : a * b;
     }
-  } else if constexpr (std::is_integral_v<T>) {
-    return (kind == ReduceKind::kMax ? a > b : a < b) ? a : b;
-  } else {  // a NaN is dropped: keep `a` if only `b` is NaN or `a` is better
-    const bool a_wins = kind == ReduceKind::kMax ? a > b : a < b;
-    return a_wins || b != b ? a : b;
+  } else {
+    return extremum<kind == ReduceKind::kMax>(a, b);
   }
 }
 
@@ -84,7 +82,7 @@ HWY_INLINE V combine_vectors(V a, V b) {
     return hn::Add(a, b);
   } else if constexpr (kind == ReduceKind::kProd) {
     return hn::Mul(a, b);
-  } else {
+  } else {  // extremum()
     const auto a_wins = kind == ReduceKind::kMax ? hn::Gt(a, b) : hn::Lt(a, b);
     return hn::IfThenElse(hn::Or(a_wins, hn::IsNaN(b)), a, b);
   }

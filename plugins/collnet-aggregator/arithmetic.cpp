@@ -2,9 +2,7 @@
 #include "plugins/collnet-aggregator/arithmetic.hpp"
 
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "plugin-api/plexus_collnet.h"
@@ -60,33 +58,32 @@ struct Small {
 using Half = Small<10>;
 using Bfloat = Small<7>;
 
-/// Integers wrap, as on the ranks; if one of two floats is a NaN, the result is the NaN.
+template <class T>
+struct WideOf {
+  using Type = std::conditional_t<sizeof(T) < sizeof(uint64_t), uint64_t, std::make_unsigned_t<T>>;
+};
+template <>
+struct WideOf<float> {
+  using Type = float;
+};
+template <>
+struct WideOf<double> {
+  using Type = double;
+};
+
+/// As on the ranks: integers wrap.
 template <class T>
 T apply(int32_t op, T a, T b) noexcept {
-  if constexpr (std::is_floating_point_v<T>) {
-    switch (op) {
-      case PLEXUS_REDUCE_SUM:
-        return a + b;
-      case PLEXUS_REDUCE_PROD:
-        return a * b;
-      case PLEXUS_REDUCE_MAX:
-        return std::isnan(a) || a > b ? a : b;
-      default:
-        return std::isnan(a) || a < b ? a : b;
-    }
-  } else {
-    using Wide =
-        std::conditional_t<sizeof(T) < sizeof(uint64_t), uint64_t, std::make_unsigned_t<T>>;
-    switch (op) {
-      case PLEXUS_REDUCE_SUM:
-        return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
-      case PLEXUS_REDUCE_PROD:
-        return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
-      case PLEXUS_REDUCE_MAX:
-        return a > b ? a : b;
-      default:
-        return a < b ? a : b;
-    }
+  using Wide = typename WideOf<T>::Type;
+  switch (op) {
+    case PLEXUS_REDUCE_SUM:
+      return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
+    case PLEXUS_REDUCE_PROD:
+      return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
+    case PLEXUS_REDUCE_MAX:
+      return PLEXUS_LARGER_OF(a, b);
+    default:
+      return PLEXUS_SMALLER_OF(a, b);
   }
 }
 template <int mantissa>

@@ -22,7 +22,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugins/profiler-trace": ["plugin-api"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
     "plugins/collnet-aggregator": ["plugin-api", "plugins/support", "security"],
-    "kernels/layout": [],
+    "kernels/layout": ["plugin-api"],
     "kernels/algorithms": ["kernels/layout"],
     "kernels/program": ["kernels/layout", "kernels/algorithms"],
     "kernels/cuda": ["kernels/layout", "kernels/algorithms", "kernels/program"],
