@@ -154,10 +154,12 @@ class XdcPump : public Pump {
 
   static constexpr int32_t kTag = 0;
   static constexpr auto kLookEvery = std::chrono::milliseconds(10);  // while the link seems well
-  /// For both ends to connect.
+  /// For the next step of opening an attempt.
   [[nodiscard]] std::chrono::milliseconds open_patience() const {
     return std::max(options_.patience, std::chrono::milliseconds(std::chrono::seconds(1)));
   }
+  /// The same where the other paths have failed: giving this one up would win nothing.
+  static constexpr auto kLastPatience = std::chrono::seconds(30);
 
   ConnectionKey key_;
   XdcEndOptions options_;
@@ -198,6 +200,7 @@ class XdcSender final : public XdcPump {
     uint64_t told_called = 0;  // connections that connect was called for, as the receiver knows
     bool may_accept = false;   // the receiver has called
     Clock::time_point open_until{};
+    size_t steps = 0;  // of opening, that were seen: each gives it more time
     std::optional<Clock::time_point> ready_at = {};  // of a trial: both ends have opened it
   };
 
@@ -209,6 +212,7 @@ class XdcSender final : public XdcPump {
   Result<void> open(const ControlMessage& message, Clock::time_point now);
   Result<void> progress_open(Clock::time_point now);
   Result<NetProgress> try_open(Attempt& attempt);
+  [[nodiscard]] Clock::duration time_to_open() const;
   Result<void> tell_called(Attempt& attempt);
   Result<void> start_trial(const ControlMessage& message, Clock::time_point now);
   Result<void> progress_trial(Clock::time_point now);

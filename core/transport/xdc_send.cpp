@@ -2,6 +2,7 @@
 // The sending end of a cross-DC connection.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/base/log.hpp"
 #include "core/transport/checksum.hpp"
@@ -24,6 +25,7 @@ Result<bool> XdcSender::advance(Clock::time_point now) {
   }
   const auto away = was_away(now);
   progress_at_ += away;
+  attempt_.open_until += away;
   bool moved = take_filled();
   if (state_ != State::kOpen || ((acked_ != filled_ || is_rerouted()) && now >= look_at_)) {
     look_at_ = now + kLookEvery;
@@ -140,7 +142,7 @@ Result<void> XdcSender::open(const ControlMessage& message, Clock::time_point no
   trial_.reset();
   epoch_ = message.epoch;
   acked_ = next_ = done_ = message.count;
-  PLEXUS_TRY(attempt, start(message, now + open_patience() * (1 + losses_)));
+  PLEXUS_TRY(attempt, start(message, now + time_to_open()));
   attempt_ = std::move(attempt);
   if (!attempt_.listen.has_value()) {
     return lose(why_);
@@ -155,6 +157,11 @@ Result<void> XdcSender::progress_open(Clock::time_point now) {
     return lose(progress.error().message());
   }
   if (progress.value() == NetProgress::kPending) {
+    const size_t steps = attempt_.data.called() + attempt_.data.opened() + attempt_.acks.opened() +
+                         (attempt_.may_accept ? 1 : 0);
+    if (steps != std::exchange(attempt_.steps, steps)) {
+      attempt_.open_until = now + time_to_open();
+    }
     return now < attempt_.open_until ? ok() : lose("connecting timed out");
   }
   attempt_.listen.reset();
@@ -166,6 +173,17 @@ Result<void> XdcSender::progress_open(Clock::time_point now) {
     PLEXUS_INFO(kNet, "connected to {} again via {}", options_.peer_name, route());
   }
   return ok();
+}
+
+/// The receiver may be busy with the handshakes of many links. With a single path it has all the
+/// time: a network that does not answer is an error of the plugin, and a death is told.
+Clock::duration XdcSender::time_to_open() const {
+  const size_t paths = options_.paths.size();
+  if (paths == 1) {
+    return std::chrono::hours(1);
+  }
+  const Clock::duration time = open_patience() * (1 + losses_);
+  return losses_ % paths == paths - 1 ? std::max<Clock::duration>(time, kLastPatience) : time;
 }
 
 /// Each end calls the other before that accepts, for some plugins block in accept.

@@ -321,6 +321,21 @@ TEST(XdcEnds, SilenceOfAReceiverThatIsElsewhereIsNoLoss) {
   }));
 }
 
+/// Its rank has many handshakes to make, one after the other.
+TEST(XdcEnds, AReceiverThatIsBusyWhileTheyConnectIsNoLoss) {
+  Link link({""});
+  ASSERT_FALSE(link.recv->progress_connect().value());  // listens
+  const auto until = Clock::now() + milliseconds(1500);
+  ASSERT_FALSE(link.send->progress_connect().value());
+  const uint64_t told = link.exchanges[0]->traffic().messages;
+  while (Clock::now() < until) {
+    ASSERT_FALSE(link.send->progress_connect().value());
+  }
+  EXPECT_LE(link.exchanges[0]->traffic().messages, told + 1) << "asked for another attempt";
+  ASSERT_TRUE(link.connect());
+  EXPECT_TRUE(link.run(50));
+}
+
 TEST(XdcEnds, SayWhichLinkWhenNoWayIsLeft) {
   // The connections of the first attempt carry some data, all later ones none.
   std::string first = "send: cut=1";
