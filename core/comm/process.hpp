@@ -51,6 +51,7 @@ class Process final : private ForkAware {
   GroupCache<std::vector<PeerInfo>> infos;
   GroupCache<ProgramSet> programs;
   RatesCache rates;
+  GroupCache<SharedMemory> shown;
   LaunchPool launches;
   StallWatch stalls;
   StatusServer status{stalls};
@@ -71,6 +72,7 @@ class Process final : private ForkAware {
             .infos = &infos,
             .programs = &programs,
             .rates = &rates,
+            .shown = &shown,
             .devices = devices_};
   }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -26,20 +27,33 @@ struct Mark {
   uint64_t id;
 };
 
+/// The kernel would send SIGXFSZ, which ends the process.
+Result<void> check_file_size(size_t size_bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size_bytes) {
+    return fail(Code::kSystemError,
+                "cannot make {} bytes of shared memory: the limit of the size of files (ulimit -f) "
+                "is {} bytes, and counts here, too",
+                size_bytes, limit.rlim_cur);
+  }
+  return ok();
+}
+
 }  // namespace
 
-Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
+Result<SharedMemory> SharedMemory::create(size_t size_bytes, uint64_t id) {
   if (size_bytes > kSizeMax) {
     return fail(Code::kSystemError, "{} bytes of shared memory exceed the address space",
                 size_bytes);
   }
   SharedMemory memory;
   memory.size_bytes_ = align_up(size_bytes == 0 ? size_t{1} : size_bytes, kPage);
+  const size_t total = kPage + memory.size_bytes_;
+  PLEXUS_TRY(check_file_size(total));
   memory.fd_ = memfd_create("plexus", MFD_CLOEXEC);
   if (memory.fd_ < 0) {
     return describe_refused_descriptor("cannot make shared memory (memfd_create)");
   }
-  const size_t total = kPage + memory.size_bytes_;
   if (ftruncate(memory.fd_, static_cast<off_t>(total)) != 0) {
     return fail(Code::kSystemError, "cannot allocate {} bytes of shared memory: {}", total,
                 std::strerror(errno));
@@ -50,13 +64,27 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
                 std::strerror(errno));
   }
   memory.mapping_ = static_cast<std::byte*>(mapping);
-  while (memory.id_ == 0) {
+  for (memory.id_ = id; memory.id_ == 0;) {
     if (getrandom(&memory.id_, sizeof(memory.id_), 0) != sizeof(memory.id_)) {
       return fail(Code::kSystemError, "getrandom failed: {}", std::strerror(errno));
     }
   }
   const Mark mark{kMagic, memory.id_};
   std::memcpy(memory.mapping_, &mark, sizeof(mark));
+  return memory;
+}
+
+Result<SharedMemory> SharedMemory::create_private(size_t size_bytes) {
+  SharedMemory memory;
+  memory.size_bytes_ = align_up(size_bytes == 0 ? size_t{1} : size_bytes, kPage);
+  const size_t total = kPage + memory.size_bytes_;
+  void* const mapping =
+      mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return fail(Code::kSystemError, "cannot map {} bytes of memory: {}", total,
+                std::strerror(errno));
+  }
+  memory.mapping_ = static_cast<std::byte*>(mapping);
   return memory;
 }
 

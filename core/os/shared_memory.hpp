@@ -26,8 +26,10 @@ class SharedMemory {
   };
 
   SharedMemory() = default;
-  /// Zeroed, page-aligned, at least one page.
-  static Result<SharedMemory> create(size_t size_bytes);
+  /// Zeroed, page-aligned, at least one page. `id` 0: a random one.
+  static Result<SharedMemory> create(size_t size_bytes, uint64_t id = 0);
+  /// The same for this process alone, where the system refuses to share: id() is 0.
+  static Result<SharedMemory> create_private(size_t size_bytes);
   /// Maps memory that another process created.
   static Result<SharedMemory> open_peer(const Place& place);
   ~SharedMemory();

@@ -13,6 +13,7 @@
 #include "core/base/config.hpp"
 #include "core/bootstrap/exchange.hpp"
 #include "core/device/device_runtime.hpp"
+#include "core/os/shared_memory.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/programs/program_set.hpp"
@@ -35,6 +36,7 @@ struct SetupContext {
   GroupCache<std::vector<PeerInfo>>* infos;
   GroupCache<ProgramSet>* programs;
   RatesCache* rates;
+  GroupCache<SharedMemory>* shown;
   DeviceRuntime* devices;  // nullptr: this build is without CUDA
 };
 

@@ -11,22 +11,27 @@
 #include "core/base/bytes.hpp"
 #include "core/base/log.hpp"
 #include "core/os/process_memory.hpp"
+#include "core/setup/sharing.hpp"
+#include "core/setup/tuner_facts.hpp"
+#include "core/transport/fifo_memory.hpp"
 #include "core/transport/transport_table.hpp"
 
 namespace plexus {
 namespace {
+
+constexpr size_t kObstacleBytesMax = 1024;
 
 bool share_slots(const PeerInfo& a, const PeerInfo& b) {
   return !a.on_cuda() && !b.on_cuda() &&
          choose_transport({.mine = a, .peers = &b}) == TransportKind::kShm;
 }
 
-/// Whether two processes of a host may have ranks that share slots.
-bool any_shares_slots(std::span<const PeerInfo> infos) {
+/// Whether two processes of a host may have ranks that share memory.
+bool any_shares_memory(std::span<const PeerInfo> infos) {
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> processes;  // of a host: the first
   return std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
     const std::pair host{info.host_hash, info.pid_namespace};
-    return !info.on_cuda() && info.shm_disable == 0 &&
+    return info.shm_disable == 0 &&
            processes.try_emplace(host, info.process_id).first->second != info.process_id;
   });
 }
@@ -59,13 +64,14 @@ bool leads_host(const CommSetup& setup) {
          std::any_of(infos.begin() + setup.rank, infos.end(), shares);
 }
 
-// ---- a rank's message: whether it leads its host, its host's rates (all 0: not known), and why it
-// does not read its peers' memory (empty: it does) ----
+// ---- a rank's message: whether it leads its host, its host's rates (all 0: not known), why it
+// does not read its peers' memory (empty: it does), and whose memory it cannot map ----
 
 struct Told {
   uint8_t leads = 0;
   HostRates rates;
   std::string_view obstacle;
+  std::string_view sharing;
 };
 
 std::string encode(const SetupContext& context, const CommSetup& setup) {
@@ -75,7 +81,9 @@ std::string encode(const SetupContext& context, const CommSetup& setup) {
   if (leads) {
     writer.put(context.rates->find(setup.config.rates_file).value_or(HostRates{}));
   }
-  writer.put_bytes(find_obstacle(setup));
+  writer.put_text<uint32_t>(find_obstacle(setup));
+  writer.put_bytes(encode(
+      try_to_share(setup.rank, *setup.infos, fifo_memory_bytes(choose_slot_bytes(*setup.infos)))));
   return writer.take();
 }
 
@@ -86,6 +94,7 @@ Result<Told> decode(std::string_view bytes) {
   if (told.leads != 0) {
     told.rates = reader.take<HostRates>();
   }
+  told.obstacle = reader.take_text<uint32_t>(kObstacleBytesMax);
   if (reader.broken()) {
     return fail(Code::kRemoteError,
                 "what another rank says of its host is malformed: use the same version of Plexus "
@@ -95,12 +104,19 @@ Result<Told> decode(std::string_view bytes) {
     PLEXUS_INFO(kTuning, "the rates of another host cannot be true: built-in rates are used");
     told.rates = {};
   }
-  told.obstacle = reader.rest();
+  told.sharing = reader.rest();
   return told;
 }
 
 /// The worst of all hosts; not measured when one of them is not.
-Result<HostWays> join(const Gathered& blobs, const Config& config, std::string& obstacle) {
+struct Joined {
+  HostWays ways;
+  std::string obstacle;
+  std::vector<SharingReport> sharing;
+};
+
+Result<Joined> join(const Gathered& blobs, const Config& config) {
+  Joined joined;
   HostWays ways{.attach = true, .attach_bytes = config.attach_bytes};
   std::optional<HostRates> worst;
   bool all = true;
@@ -112,14 +128,34 @@ Result<HostWays> join(const Gathered& blobs, const Config& config, std::string& 
     }
     if (!told.obstacle.empty() && ways.attach) {
       ways.attach = false;
-      obstacle = told.obstacle;
+      joined.obstacle = told.obstacle;
     }
+    PLEXUS_TRY(sharing, decode_sharing_report(told.sharing, blobs.size()));
+    joined.sharing.push_back(std::move(sharing));
   }
   if (all && worst) {
     ways.measured = true;
     ways.rates = *worst;
   }
-  return ways;
+  joined.ways = ways;
+  return joined;
+}
+
+/// Ranks that cannot map the memory of others count as if NCCL_SHM_DISABLE were set for them.
+void isolate(const std::vector<int>& isolated,
+             std::span<const SharingReport> reports,
+             CommSetup& setup) {
+  auto infos = *setup.infos;
+  for (const int rank : isolated) {
+    infos[static_cast<size_t>(rank)].shm_disable = 1;
+  }
+  if (setup.rank == 0) {
+    PLEXUS_WARN(
+        "comm {:#x}: {} of {} ranks use the network instead of shared memory with others of their "
+        "host: {}",
+        setup.group, isolated.size(), infos.size(), describe_isolation(reports, infos));
+  }
+  setup.infos = std::make_shared<const std::vector<PeerInfo>>(std::move(infos));
 }
 
 }  // namespace
@@ -127,15 +163,19 @@ Result<HostWays> join(const Gathered& blobs, const Config& config, std::string& 
 Result<void> agree_on_same_host(const SetupContext& context,
                                 CommSetup& setup,
                                 const std::atomic<bool>* give_up) {
-  if (!any_shares_slots(*setup.infos)) {
+  if (!any_shares_memory(*setup.infos)) {
     return ok();
   }
   PLEXUS_TRY(blobs, setup.exchange->all_gather(encode(context, setup), give_up));
-  std::string obstacle;
-  PLEXUS_TRY(ways, join(blobs, setup.config, obstacle));
-  setup.ways = ways;
-  if (setup.rank == 0 && !obstacle.empty()) {
-    PLEXUS_INFO(kShm, "comm {:#x}: plain buffers go through slots ({})", setup.group, obstacle);
+  PLEXUS_TRY(joined, join(blobs, setup.config));
+  setup.ways = joined.ways;
+  const auto isolated = list_isolated(joined.sharing);
+  if (!isolated.empty()) {
+    isolate(isolated, joined.sharing, setup);
+  }
+  if (setup.rank == 0 && !joined.obstacle.empty()) {
+    PLEXUS_INFO(kShm, "comm {:#x}: plain buffers go through slots ({})", setup.group,
+                joined.obstacle);
   }
   return ok();
 }

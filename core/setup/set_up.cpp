@@ -10,6 +10,7 @@
 #include "core/setup/describe_rank.hpp"
 #include "core/setup/networks.hpp"
 #include "core/setup/same_host.hpp"
+#include "core/setup/sharing.hpp"
 #include "core/setup/tuner_facts.hpp"
 
 namespace plexus {
@@ -56,7 +57,6 @@ Result<void> finish(const SetupContext& context,
                                 .cache = context.topologies}));
   setup.topology = std::move(topology);
   setup.slot_bytes = choose_slot_bytes(*setup.infos);
-  PLEXUS_TRY(agree_on_same_host(context, setup, give_up));
   setup.tuner_facts =
       describe_to_tuner(*setup.infos, *setup.topology, setup.group, setup.slot_bytes);
   describe_measured_links(setup.ways, setup.tuner_facts);
@@ -89,6 +89,7 @@ Result<void> agree(const SetupContext& context,
                    const CommConfig& comm_config,
                    const std::atomic<bool>* give_up,
                    CommSetup& setup) {
+  PLEXUS_TRY(agree_on_same_host(context, setup, give_up));  // says who needs a network
   PLEXUS_TRY(agree_on_networks(context, setup, comm_config, give_up));
   return finish(context, give_up, setup);
 }
@@ -134,6 +135,10 @@ Result<CommSetup> set_up(const SetupContext& context,
   setup.nranks = exchange->nranks();
   setup.group = exchange->group();
   setup.config = config;
+  // Until all have tried to map it.
+  const auto shown = described.value().shm_disable != 0
+                         ? nullptr
+                         : show_memory(*context.shown, exchange->group(), described.value());
   PLEXUS_TRY(own, exchange->all_gather(described.value().own_bytes(), give_up));
   PLEXUS_TRY(common, exchange->all_gather(described.value().common_bytes(), give_up));
   PLEXUS_TRY(infos, context.infos->find_or_make(

@@ -24,6 +24,7 @@ void visit_own(Info& info, const Visit& visit) {
   visit(info.pid);
   visit(info.core_set);
   visit(info.mark_address);
+  visit(info.shown_fd);
   visit(info.numa);
   visit(info.device);
   if (info.on_cuda()) {

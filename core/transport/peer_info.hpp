@@ -35,6 +35,7 @@ struct PeerInfo {
   uint32_t cores = 0;                   // the rank may run on
   uint64_t core_set = 0;                // hash of which ones: ranks of equal sets share them
   uint64_t mark_address = 0;            // of its process, for who reads its memory (core/os)
+  int32_t shown_fd = -1;                // of memory that peers try to map; -1: it can share none
   int32_t numa = -1;                    // the NUMA node that the rank is bound to; -1: none
   int32_t device = -1;                  // CUDA's number in its process; -1: computes on the host
   uint8_t device_uuid[16] = {};         // its device's, the same in all processes
@@ -49,7 +50,7 @@ struct PeerInfo {
   char host[64] = {};                   // for messages
 
   [[nodiscard]] bool on_cuda() const { return device >= 0; }
-  /// What is this rank's own: 52 bytes, and 96 more for a device.
+  /// What is this rank's own: 56 bytes, and 96 more for a device.
   [[nodiscard]] std::string own_bytes() const;
   /// The rest but for `host`: mostly equal on all ranks.
   [[nodiscard]] std::string common_bytes() const;

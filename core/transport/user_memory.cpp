@@ -27,6 +27,9 @@ Result<void*> UserMemory::allocate(size_t size_bytes) {
                 most);
   }
   auto segment = SharedMemory::create(size_bytes);
+  if (segment.has_error()) {  // such ranks use no memory of each other (core/setup/sharing)
+    segment = SharedMemory::create_private(size_bytes);
+  }
   if (segment.has_error()) {
     return std::move(segment).error().with_context(
         fmt::format("ncclMemAlloc of {} bytes", size_bytes));

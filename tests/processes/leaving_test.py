@@ -30,9 +30,9 @@ Result = collections.namedtuple("Result", ["code", "text", "seconds", "value"])
 class Told:
     """A process of told_rank.py."""
 
-    def __init__(self, environment):
-        self.process = subprocess.Popen([sys.executable, "-B", TOLD_RANK], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, env=environment)
+    def __init__(self, environment, prefix=(), prepare=None):
+        self.process = subprocess.Popen([*prefix, sys.executable, "-B", TOLD_RANK], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, env=environment, preexec_fn=prepare)
 
     def tell(self, *words):
         self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
@@ -67,10 +67,13 @@ class Told:
 class ToldRanks(job.Test):
     """Jobs of processes that do as they are told."""
     environment = {}
+    prefix = ()  # before the command
+    prepare = None  # runs in each process before it
 
     def start_told(self):
         told = Told(job.clean_environment(PLEXUS_TEST_LIBRARY=LIBRARY, NCCL_SOCKET_IFNAME="=lo",
-                                          NCCL_OOB_NET_IFNAME="=lo", **self.environment))
+                                          NCCL_OOB_NET_IFNAME="=lo", **self.environment),
+                    self.prefix, self.prepare)
         self.addCleanup(told.stop)
         return told
 

@@ -16,7 +16,7 @@
     exit                      at once, without another call (_exit)
     end                       normally, as a script does at its end
 
-PLEXUS_TEST_LIBRARY: the library."""
+PLEXUS_TEST_LIBRARY: the library. PLEXUS_TEST_USER: the user to become once it is loaded, which makes the process not dumpable."""
 import ctypes
 import json
 import os
@@ -105,6 +105,11 @@ class Calls:
 
 def main():
     calls = Calls()
+    if "PLEXUS_TEST_USER" in os.environ:
+        user = int(os.environ["PLEXUS_TEST_USER"])
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
     for line in sys.stdin:
         what, *arguments = line.split()
         begin = time.monotonic()

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/bytes.hpp"
+#include "core/setup/sharing.hpp"
 
 namespace plexus {
 namespace {
@@ -39,6 +40,8 @@ Result<HostWays> agree_with(const HostRates& rates) {
   ByteWriter writer;
   writer.put<uint8_t>(1);
   writer.put(rates);
+  writer.put_text<uint32_t>("");  // reads its peers' memory
+  writer.put_bytes(encode(SharingReport{}));
   EXPECT_TRUE(exchanges[0]->all_gather(writer.take()).has_value());
   PLEXUS_TRY(agreed.get());
   return setup.ways;

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of one host that cannot map each other's memory: in user or pid namespaces, not dumpable, without memfd, with a limit
+of the size of files. They use the network, and one line says why."""
+import ctypes
+import os
+import pathlib
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+import job
+import leaving_test
+
+NOBODY = 65534
+INNER = "PLEXUS_TEST_INNER"
+FILE_BYTES = 64 * 1024
+SYS_MEMFD_CREATE = 319  # x86-64
+EPERM = 1
+
+
+def forbid(system_call):
+    """A seccomp filter of this process, as containers have."""
+    load, jump_if_equal, give_back = 0x20, 0x15, 0x06
+    allow, refuse = 0x7FFF0000, 0x00050000 | EPERM
+    program = b"".join(struct.pack("HBBI", *each) for each in (
+        (load, 0, 0, 0), (jump_if_equal, 0, 1, system_call), (give_back, 0, 0, refuse), (give_back, 0, 0, allow)))
+    code = ctypes.create_string_buffer(program)
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+    if libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(header)), 0, 0) != 0:  # PR_SET_SECCOMP
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+def can_run(*command):
+    return shutil.which(command[0]) is not None and \
+        subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+
+
+class Sharing(leaving_test.ToldRanks):
+    def expect_calls(self, why, nranks=3):
+        """All kinds of calls work, and the log has `why`."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o777)
+            self.environment = {**self.environment, "NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": f"{folder}/log.%p"}
+            ranks = self.start_world(nranks)
+            self.expect_sum(ranks, "world")
+            self.split(ranks, "world", "child", 0)
+            self.assertEqual(self.tell_all(ranks, "broadcast", "child", 1), [2] * nranks)
+            ranks[0].tell("send", "child", 1, 3)
+            self.assertEqual(self.tell_all(ranks[1:2], "recv", "child", 0), [3])
+            self.assertEqual(ranks[0].answer().code, 0)
+            for name in ("child", "world"):
+                self.tell_all(ranks, "destroy", name)
+            lines = [line for file in pathlib.Path(folder).iterdir() for line in file.read_text().splitlines()]
+            said = [line for line in lines if "use the network instead of shared memory" in line]
+            self.assertEqual(len(said), 2, lines)  # of each communicator
+            self.assertIn(why, said[0])
+
+    def test_user_namespaces(self):
+        self.prefix = ("unshare", "-Ur")
+        if not can_run(*self.prefix):
+            self.skipTest("no user namespaces here")
+        self.expect_calls("they are in different user namespaces")
+
+    def test_not_dumpable(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user")
+        self.environment = {"PLEXUS_TEST_USER": str(NOBODY), "HOME": "/nowhere"}
+        self.expect_calls("is not dumpable")
+
+    def test_a_pid_namespace_with_the_proc_of_another(self):
+        if INNER in os.environ:
+            self.expect_calls("pid namespace")
+            return
+        if not can_run("unshare", "-pf"):
+            self.skipTest("no pid namespaces here")
+        ended = subprocess.run(["unshare", "-pf", "--kill-child", sys.executable, "-B", __file__, self.id().split(".", 1)[1]],
+                               env={**os.environ, INNER: "1"}, capture_output=True, text=True, check=False,
+                               timeout=job.bound(leaving_test.SECONDS))
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+
+    def test_memfd_is_refused(self):
+        self.prepare = lambda: forbid(SYS_MEMFD_CREATE)
+        self.expect_calls("memfd_create")
+
+    def test_a_limit_of_the_size_of_files(self):
+        self.prepare = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+        self.expect_calls("ulimit -f")
+
+
+if __name__ == "__main__":
+    job.main()
