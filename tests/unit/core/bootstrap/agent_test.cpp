@@ -341,6 +341,40 @@ TEST_F(AgentTest, ProbesReachTheirRankOrBringItsRecord) {
   EXPECT_EQ(delivered_.back().message.payload, "record");
 }
 
+/// Also of the root and of those that stood in for it, as long as a member is there.
+TEST_F(AgentTest, KeepsTheRecordsOfAllWhoHaveLeftForTheLastOne) {
+  constexpr uint32_t kProcesses = 4;
+  start({.processes = kProcesses, .ranks_per_process = 1, .processes_per_host = 4});
+  for (uint32_t rank = 0; rank + 1 < kProcesses; ++rank) {
+    say(rank, {.type = MessageType::kLeaveGroup, .group = kWorld, .payload = "record"});
+    say(rank, {.type = MessageType::kLeave});
+    run();
+  }
+  constexpr uint32_t kLast = kProcesses - 1;
+  for (uint32_t rank = 0; rank < kLast; ++rank) {
+    const int before = count(kLast, MessageType::kLeft);
+    for (int i = 0; i < 8 && count(kLast, MessageType::kLeft) == before; ++i) {
+      say(kLast, {.type = MessageType::kProbe, .to = rank, .group = kWorld, .payload = "question"});
+      run();
+    }
+    ASSERT_EQ(count(kLast, MessageType::kLeft), before + 1) << "of rank " << rank;
+    EXPECT_EQ(delivered_.back().message.payload, "record");
+  }
+}
+
+TEST_F(AgentTest, TellsOfADeathAndThenOfAFailureThatFollows) {
+  start({.processes = 3, .ranks_per_process = 1, .processes_per_host = 3});
+  simulation_->kill(2);
+  run();
+  ASSERT_EQ(count(0, MessageType::kFail), 1);
+  EXPECT_EQ(delivered_.back().message.tag, static_cast<uint64_t>(FailureCause::kDeath));
+  const Error missing = fail(Code::kRemoteError, "misses a message");
+  say(1, {.type = MessageType::kFail, .group = kWorld, .tag = 5, .payload = encode(missing)});
+  run();
+  ASSERT_EQ(count(0, MessageType::kFail), 2);
+  EXPECT_EQ(delivered_.back().message.tag, static_cast<uint64_t>(FailureCause::kFailed));
+}
+
 TEST_F(AgentTest, RefusesWhatMakesNoSense) {
   start({.processes = 2, .processes_per_host = 1});
   Agent& agent = simulation_->agent(0);
