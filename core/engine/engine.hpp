@@ -75,6 +75,7 @@ class Engine {
   void look_for_missing(Execution& execution) const;
   [[nodiscard]] bool has_stood_for(const Execution& execution, Clock::duration time) const noexcept;
   void find_stalled_sometimes() noexcept;
+  [[nodiscard]] Clock::duration look_pause() const noexcept;
   bool has_spun_long() noexcept;
   void note_idle(Clock::time_point now) noexcept;
   void yield() noexcept;

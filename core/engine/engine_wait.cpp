@@ -51,6 +51,7 @@ constexpr auto kMissingAfter = std::chrono::seconds(5);
 // first.
 constexpr auto kLeftAfter = std::chrono::seconds(4);
 constexpr auto kLookEvery = milliseconds(50);  // interval between checks for stalls
+constexpr auto kLookAfterDeath = milliseconds(1);
 // rounds of a busy engine between two reads of the clock
 constexpr uint32_t kLookRounds = 4096;
 
@@ -128,11 +129,19 @@ void Engine::wait() noexcept {
   }
   const auto now = Clock::now();
   note_idle(now);
-  if (now - looked_at_ > kLookEvery) {
+  if (now - looked_at_ > look_pause()) {
     looked_at_ = now;
     find_stalled();
   }
   sleep();
+}
+
+/// Who misses a message of a dead peer tells the others, so it looks soon.
+Clock::duration Engine::look_pause() const noexcept {
+  const bool has_lost = std::any_of(active_.begin(), active_.end(), [](const Execution* execution) {
+    return execution->rank->has_lost_peers.load(std::memory_order_relaxed);
+  });
+  return has_lost ? kLookAfterDeath : kLookEvery;
 }
 
 bool Engine::has_spun_long() noexcept {
