@@ -158,8 +158,8 @@ class XdcPump : public Pump {
   [[nodiscard]] std::chrono::milliseconds open_patience() const {
     return std::max(options_.patience, std::chrono::milliseconds(std::chrono::seconds(1)));
   }
-  /// The same where the other paths have failed: giving this one up would win nothing.
-  static constexpr auto kLastPatience = std::chrono::seconds(30);
+  /// The same for the first connection by the last path that is left.
+  static constexpr auto kLastPatience = std::chrono::seconds(120);
 
   ConnectionKey key_;
   XdcEndOptions options_;
@@ -231,6 +231,7 @@ class XdcSender final : public XdcPump {
   StepObserver* observer_ = nullptr;
   Attempt attempt_;
   bool has_begun_ = false;  // an attempt
+  bool was_open_ = false;   // one was
   std::optional<Attempt> trial_;
   uint64_t filled_ = 0;  // steps in the ring
   uint64_t next_ = 0;    // the next to hand to the plugin

@@ -166,6 +166,7 @@ Result<void> XdcSender::progress_open(Clock::time_point now) {
   }
   attempt_.listen.reset();
   state_ = State::kOpen;
+  was_open_ = true;
   progress_at_ = now;
   ask_at_ = now;
   note_open();
@@ -175,15 +176,12 @@ Result<void> XdcSender::progress_open(Clock::time_point now) {
   return ok();
 }
 
-/// The receiver may be busy with the handshakes of many links. With a single path it has all the
-/// time: a network that does not answer is an error of the plugin, and a death is told.
+/// Until the first one is open, the receiver may be busy with the handshakes of many links, and
+/// giving up the last path would win nothing.
 Clock::duration XdcSender::time_to_open() const {
-  const size_t paths = options_.paths.size();
-  if (paths == 1) {
-    return std::chrono::hours(1);
-  }
   const Clock::duration time = open_patience() * (1 + losses_);
-  return losses_ % paths == paths - 1 ? std::max<Clock::duration>(time, kLastPatience) : time;
+  const bool is_last = losses_ % options_.paths.size() == options_.paths.size() - 1;
+  return is_last && !was_open_ ? std::max<Clock::duration>(time, kLastPatience) : time;
 }
 
 /// Each end calls the other before that accepts, for some plugins block in accept.
