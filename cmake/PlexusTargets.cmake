@@ -22,12 +22,12 @@ set(PLEXUS_BIN_DIR "${PROJECT_BINARY_DIR}/bin")
 set(PLEXUS_LIB_DIR "${PROJECT_BINARY_DIR}/lib")
 set(PLEXUS_TEST_DIR "${PROJECT_BINARY_DIR}/test-bin")
 
-# What a plugin may see of this repository: plugin-api, plugins and security. Links, so that a plugin
+# What a plugin may see of this repository: plugin-api, plugins, security and guest. Links, so that a plugin
 # that includes the core does not even compile here, exactly as at a vendor's. To link `security`
 # without the folders above it: $<LINK_ONLY:plexus::security>.
 set(PLEXUS_PLUGIN_INCLUDE "${PROJECT_BINARY_DIR}/plugin-include")
 file(MAKE_DIRECTORY "${PLEXUS_PLUGIN_INCLUDE}")
-foreach(folder IN ITEMS plugin-api plugins security)
+foreach(folder IN ITEMS plugin-api plugins security guest)
   file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${folder}" "${PLEXUS_PLUGIN_INCLUDE}/${folder}" SYMBOLIC)
 endforeach()
 # As installed: <plexus/plexus_net.h>.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ABI boundary between C callers and us: every public function is one statement behind `guard`.
-// Nothing is thrown through it, and every failure is logged here, once, as WARN (the text of
-// ncclGetLastError).
+// Nothing is thrown through it, no arithmetic behind it traps, and every failure is logged here,
+// once, as WARN (the text of ncclGetLastError).
 #pragma once
 
 #include <exception>
@@ -10,6 +10,7 @@
 #include "core/api/public.hpp"
 #include "core/base/log.hpp"
 #include "core/base/result.hpp"
+#include "guest/float_traps.hpp"
 
 namespace plexus {
 
@@ -23,6 +24,7 @@ inline ncclResult_t report(const Error& error) noexcept {
 
 template <class Body>
 ncclResult_t guard(const Body& body) noexcept {
+  const FloatTrapsOff no_traps;
   try {
     const Result<void> result = body();
     return result.has_value() ? ncclSuccess : report(result.error());

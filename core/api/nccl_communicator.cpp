@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making, ending and querying communicators.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 #include "core/base/config.hpp"
+#include "core/base/log.hpp"
 #include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/after_fork.hpp"
 #include "core/comm/group.hpp"
@@ -42,6 +44,20 @@ Result<std::vector<UniqueId>> read_ids(std::span<const ncclUniqueId> raw) {
   return ids;
 }
 
+/// As NCCL: rank 0 says it once, alone at the levels VERSION and WARN, else among the lines of
+/// INFO.
+void tell_version(int rank) {
+  static std::atomic<bool> is_told{false};
+  if (rank != 0 || is_told.exchange(true, std::memory_order_relaxed)) {
+    return;
+  }
+  const auto level =
+      log_enabled(LogLevel::kInfo, Subsystem::kInit) ? LogLevel::kInfo : LogLevel::kVersion;
+  log(level, Subsystem::kInit, __FILE__, __LINE__,
+      fmt::format("NCCL version {}.{}.{} (Plexus {})", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
+                  PLEXUS_VERSION));
+}
+
 Result<void> init(ncclComm_t* comm,
                   int nranks,
                   std::span<const ncclUniqueId> raw_ids,
@@ -52,6 +68,7 @@ Result<void> init(ncclComm_t* comm,
   PLEXUS_TRY(check_ranks(nranks, rank));
   PLEXUS_TRY(ids, read_ids(raw_ids));
   PLEXUS_TRY(comm_config, check_config(config));
+  tell_version(rank);
   return init_rank(Process::instance(), inner(comm), nranks, ids, rank, comm_config);
 }
 
@@ -178,6 +195,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int ndev, cons
         std::any_of(devlist, devlist + ndev, [](int device) { return device < 0; })) {
       return fail(Code::kInvalidArgument, "devlist contains a negative device number");
     }
+    plexus::tell_version(0);
     return plexus::init_all(plexus::Process::instance(), inner(comms), ndev, devlist);
   });
 }

@@ -8,15 +8,17 @@
 #include <chrono>
 #include <climits>
 #include <cstdlib>
-#include <fstream>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "core/base/conf_file.hpp"
 #include "core/base/immortal.hpp"
+#include "core/base/log.hpp"
 
 namespace plexus {
 namespace {
@@ -272,34 +274,6 @@ struct Found {
   std::string where;
 };
 
-/// `NAME=value` lines; `#` in column 1 starts a comment.
-std::optional<std::string> find_in_file(const std::string& path, std::string_view name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty() && line.back() == '\r') {
-      line.pop_back();
-    }
-    const size_t equals = line.find('=');
-    if (line.starts_with('#') || equals == std::string::npos ||
-        std::string_view(line).substr(0, equals) != name) {
-      continue;
-    }
-    return line.substr(equals + 1);
-  }
-  return std::nullopt;
-}
-
-std::vector<std::string> config_files() {
-  std::vector<std::string> files;
-  if (const char* const named = std::getenv("NCCL_CONF_FILE"); named != nullptr) {
-    files.emplace_back(named);
-  } else if (const char* const home = std::getenv("HOME"); home != nullptr) {
-    files.push_back(std::string(home) + "/.nccl.conf");
-  }
-  files.emplace_back("/etc/nccl.conf");
-  return files;
-}
-
 /// Replaces the process's environment while an env plugin is loaded; null: the environment is read
 /// directly. One per process, like the environment itself.
 std::atomic<Environment>& environment() noexcept {
@@ -318,24 +292,53 @@ std::optional<Found> find_setting(const char* name) {
   } else if (const char* const value = std::getenv(name); value != nullptr) {
     return Found{value, "the environment"};
   }
-  for (const std::string& path : config_files()) {
-    if (auto value = find_in_file(path, name); value.has_value()) {
-      return Found{std::move(*value), path};
-    }
+  if (auto in_file = find_in_conf_files(name); in_file.has_value()) {
+    return Found{std::move(in_file->value), std::move(in_file->file)};
   }
   return std::nullopt;
 }
 
+/// Where to correct a value: in the file from which it came into the environment, if so.
+std::string origin_of(const Found& found, const char* name) {
+  auto in_file = find_in_conf_files(name);
+  return in_file.has_value() && in_file->value == found.value ? in_file->file : found.where;
+}
+
+/// The sentences that have been logged, so that each is logged once per process. Threads: any.
+class Told {
+ public:
+  bool is_new(const std::string& sentence) {
+    const std::lock_guard lock(mutex_);
+    return sentences_.insert(sentence).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> sentences_;  // guarded by mutex_
+};
+
+void warn_once(const std::string& sentence) {
+  if (Immortal<Told>::instance().is_new(sentence)) {
+    PLEXUS_WARN("{}", sentence);
+  }
+}
+
+/// A number beyond the limits is taken for the nearest within them, as NCCL does, with a WARN.
 Result<int64_t> parse_integer(
     const Found& found, const char* name, const char* takes, int64_t low, int64_t high) {
   char* end = nullptr;
   errno = 0;
-  const int64_t value = std::strtoll(found.value.c_str(), &end, 0);
-  if (found.value.empty() || *end != '\0' || errno != 0 || value < low || value > high) {
+  const int64_t value = std::strtoll(found.value.c_str(), &end, 0);  // ERANGE: the nearest
+  if (found.value.empty() || *end != '\0') {
     return fail(Code::kInvalidArgument, "{}={} (from {}) is invalid: expected {}", name,
-                found.value, found.where, takes);
+                found.value, origin_of(found, name), takes);
   }
-  return value;
+  const int64_t limited = std::clamp(value, low, high);
+  if (limited != value || errno == ERANGE) {
+    warn_once(fmt::format("{}={} (from {}) is limited to {}: expected {}", name, found.value,
+                          origin_of(found, name), limited, takes));
+  }
+  return limited;
 }
 
 Result<void> read_row(const Row& row, Config& config) {
@@ -458,6 +461,10 @@ void set_environment(Environment ask) noexcept {
 void reset_environment() noexcept { set_environment(nullptr); }
 
 Result<Config> read_config() {
+  {
+    const auto lock = hold_environment();
+    export_conf_files();
+  }
   Config config;
   for (const Row& row : kRows) {
     PLEXUS_TRY(read_row(row, config));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // All settings of the library in one table (config.cpp): name, type, default, range, one-line
 // documentation. Read into a plain `Config` when a communicator is made, and passed down from
-// there. The environment wins over $NCCL_CONF_FILE (else ~/.nccl.conf), which wins over
-// /etc/nccl.conf. A value that cannot be read is an error that names it, never a silent default.
+// there. The environment wins over the files of settings (conf_file.hpp). A word that is not known
+// is an error that names it, never a silent default; a number beyond the limits is limited, with a
+// WARN.
 #pragma once
 
 #include <cstdint>

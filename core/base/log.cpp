@@ -16,7 +16,10 @@
 
 #include <fmt/format.h>
 
+#include "core/base/conf_file.hpp"
+#include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
+#include "guest/file.hpp"
 
 namespace plexus {
 namespace {
@@ -82,24 +85,107 @@ std::string host_name() {
   return result;
 }
 
+/// NCCL's addition to strftime: %1f to %9f are digits of the second's fraction.
+void put_fraction(std::string& format, long nanoseconds) {
+  const std::string digits = fmt::format("{:09}", nanoseconds);
+  for (size_t at = 0; (at = format.find('%', at)) != std::string::npos && at + 2 < format.size();) {
+    const char count = format[at + 1];
+    if (count >= '1' && count <= '9' && format[at + 2] == 'f') {
+      format.replace(at, 3, digits, 0, static_cast<size_t>(count - '0'));
+    } else {
+      at += 2;
+    }
+  }
+}
+
+/// Which file a descriptor stands for, to notice that its number has been taken by another.
+struct FileIdentity {
+  explicit FileIdentity(int fd) {
+    struct stat about {};
+    is_open = fstat(fd, &about) == 0;
+    is_socket = is_open && S_ISSOCK(about.st_mode);
+    device = about.st_dev;
+    inode = about.st_ino;
+  }
+  [[nodiscard]] bool is_same(const FileIdentity& other) const {
+    return is_open && other.is_open && device == other.device && inode == other.inode;
+  }
+  bool is_open;
+  bool is_socket;
+  dev_t device;
+  ino_t inode;
+};
+
+/// The program's standard output when this library was loaded.
+const FileIdentity& first_stdout() {
+  static const FileIdentity identity(STDOUT_FILENO);
+  return identity;
+}
+[[maybe_unused]] const FileIdentity& kFirstStdout = first_stdout();
+
+/// Where lines go: standard output or NCCL_DEBUG_FILE.
+class LogTarget {
+ public:
+  /// Standard output, from now on.
+  void close() {
+    if (file_ >= 0 && FileIdentity(file_).is_same(identity_)) {
+      ::close(file_);
+    }
+    file_ = -1;
+  }
+  /// The file from now on, or the target as it was if that cannot be had. A pipe that nobody reads
+  /// cannot, and one that is full is waited for only briefly.
+  void open(const std::string& path) {
+    const int opened = open_text_file(path, O_TRUNC | O_APPEND);
+    if (opened >= 0) {
+      file_ = opened;
+      identity_ = FileIdentity(opened);
+    } else {
+      write(
+          fmt::format("NCCL_DEBUG_FILE={} cannot be written ({}): the log goes to standard "
+                      "output\n",
+                      path, std::strerror(errno)));
+    }
+  }
+  [[nodiscard]] bool is_file() const { return file_ >= 0; }
+
+  void write(std::string_view bytes) {
+    if (file_ >= 0 ? FileIdentity(file_).is_same(identity_) : is_programs_output()) {
+      // no channel is left to report a failed write
+      (void)write_all(file_ >= 0 ? file_ : STDOUT_FILENO, bytes);
+    }
+  }
+
+ private:
+  /// Not when descriptor 1 was or is closed: what has that number then is something else, a socket
+  /// or a file of the program's. One that was open may become another file (dup2), but no socket.
+  bool is_programs_output() {
+    const FileIdentity now(STDOUT_FILENO);
+    was_closed_ = was_closed_ || !now.is_open;
+    return !was_closed_ && (!now.is_socket || now.is_same(first_stdout()));
+  }
+
+  int file_ = -1;
+  FileIdentity identity_{-1};  // of file_
+  bool was_closed_ = !first_stdout().is_open;
+};
+
 class Logger {
  public:
   static Logger& instance() { return Immortal<Logger>::instance(); }
 
   void read_environment() {
+    const auto environment = hold_environment();
+    export_conf_files();
     const std::lock_guard lock(mutex_);
     const LogLevel level = parse_level(upper(std::getenv("NCCL_DEBUG")));
     subsystems_.store(parse_subsystems(upper(std::getenv("NCCL_DEBUG_SUBSYS"))),
                       std::memory_order_relaxed);
     level_.store(static_cast<int>(level), std::memory_order_relaxed);
-    if (file_ > STDERR_FILENO) {
-      close(file_);
-    }
-    file_ = STDOUT_FILENO;
     const char* const path = std::getenv("NCCL_DEBUG_FILE");
+    target_.close();
     if (path != nullptr && level > LogLevel::kVersion) {
-      const int opened = open_file(path);
-      file_ = opened < 0 ? STDOUT_FILENO : opened;
+      target_.open(expand(path));
     }
   }
 
@@ -124,8 +210,7 @@ class Logger {
       bytes = fmt::format("{}:{}:{} [host] NCCL INFO {}\n", host_, getpid(), thread, text);
     }
     const std::lock_guard lock(mutex_);
-    const ssize_t written = ::write(file_, bytes.data(), bytes.size());
-    (void)written;  // no channel is left to report a failed write
+    target_.write(bytes);
   }
 
   void keep_error(std::string_view text) {
@@ -145,18 +230,11 @@ class Logger {
       : level_(parent.level_.load(std::memory_order_relaxed)),
         subsystems_(parent.subsystems_.load(std::memory_order_relaxed)),
         host_(parent.host_),
-        file_(parent.file_) {
+        target_(parent.target_) {
     const char* const path = std::getenv("NCCL_DEBUG_FILE");
-    if (path != nullptr && std::strstr(path, "%p") != nullptr && file_ > STDERR_FILENO) {
-      const int opened = open_file(path);
-      file_ = opened < 0 ? file_ : opened;
+    if (path != nullptr && std::strstr(path, "%p") != nullptr && target_.is_file()) {
+      target_.open(expand(path));
     }
-  }
-
-  [[nodiscard]] int open_file(const char* path) const {
-    constexpr mode_t kReadableByAll = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
-    return open(expand(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC,
-                kReadableByAll);
   }
 
   [[nodiscard]] std::string expand(const char* path) const {
@@ -182,9 +260,11 @@ class Logger {
     const char* const wish = std::getenv("NCCL_DEBUG_TIMESTAMP_FORMAT");
     std::string format = wish == nullptr ? "[%F %T] " : wish;
     std::replace(format.begin(), format.end(), '_', ' ');
-    const std::time_t now = std::time(nullptr);
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    put_fraction(format, now.tv_nsec);
     std::tm parts{};
-    localtime_r(&now, &parts);
+    localtime_r(&now.tv_sec, &parts);
     std::array<char, 128> text{};
     const size_t length = std::strftime(text.data(), text.size(), format.c_str(), &parts);
     return {text.data(), length};
@@ -194,8 +274,8 @@ class Logger {
   std::atomic<uint64_t> subsystems_{kSubsystemsDefault};
   const std::string host_;
   mutable std::mutex mutex_;
-  int file_ = STDOUT_FILENO;  // guarded by mutex_
-  std::string last_error_;    // guarded by mutex_
+  LogTarget target_;        // guarded by mutex_
+  std::string last_error_;  // guarded by mutex_
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting threads. All of core/ starts threads here, because a system may refuse a thread at any
-// time and std::thread then throws.
+// time and std::thread then throws. They block all signals (guest/thread.hpp).
 #pragma once
 
 #include <string_view>
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/result.hpp"
+#include "guest/thread.hpp"
 
 namespace plexus {
 
@@ -20,7 +21,7 @@ Error describe_refused_thread(std::string_view purpose, const std::system_error&
 template <class Body>
 Result<std::thread> start_thread(std::string_view purpose, Body&& body) {
   try {
-    return std::thread(std::forward<Body>(body));
+    return make_guest_thread(std::forward<Body>(body));
   } catch (const std::system_error& refusal) {
     return describe_refused_thread(purpose, refusal);
   }

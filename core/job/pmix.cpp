@@ -11,6 +11,9 @@
 #include <optional>
 #include <pmix.h>
 
+#include "core/base/stdio_held.hpp"
+#include "guest/thread.hpp"
+
 namespace plexus {
 namespace {
 
@@ -89,6 +92,8 @@ class Session {
  public:
   static Result<std::unique_ptr<Session>> open(const Pmix& pmix) {
     auto session = std::unique_ptr<Session>(new Session(pmix));
+    const SignalsBlocked blocked;  // its thread inherits that
+    const StdioHeld stdio;
     PLEXUS_TRY(pmix.check(pmix.init(&session->self_, nullptr, 0), "PMIx_Init"));
     session->is_open_ = true;
     return session;

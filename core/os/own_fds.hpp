@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/immortal.hpp"
+#include "guest/descriptors.hpp"
 
 namespace plexus {
 
@@ -23,7 +24,7 @@ class OwnFds final : private ForkAware {
     const std::lock_guard lock(mutex_);
     fds_.reserve(fds_.size() + 1);  // before `make`, so that a failed allocation cannot lose a
                                     // descriptor
-    const int fd = make();
+    const int fd = above_stdio(make());
     if (fd >= 0) {
       fds_.push_back(fd);
     }

@@ -14,6 +14,7 @@
 
 #include "core/base/units.hpp"
 #include "core/os/descriptors.hpp"
+#include "guest/descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -50,7 +51,7 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes, uint64_t id) {
   memory.size_bytes_ = align_up(size_bytes == 0 ? size_t{1} : size_bytes, kPage);
   const size_t total = kPage + memory.size_bytes_;
   PLEXUS_TRY(check_file_size(total));
-  memory.fd_ = memfd_create("plexus", MFD_CLOEXEC);
+  memory.fd_ = above_stdio(memfd_create("plexus", MFD_CLOEXEC));
   if (memory.fd_ < 0) {
     return describe_refused_descriptor("cannot make shared memory (memfd_create)");
   }
@@ -117,7 +118,7 @@ static Error describe_refusal(int32_t pid, const std::string& path, int error) {
 
 Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
   const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.fd);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (fd < 0) {
     return describe_refusal(place.pid, path, errno);
   }

@@ -9,6 +9,7 @@
 #include <fmt/chrono.h>
 
 #include "core/base/log.hpp"
+#include "guest/thread.hpp"
 
 namespace plexus {
 namespace {
@@ -62,7 +63,7 @@ void CallWatcher::begin(Entry& entry) noexcept {
   was_busy_ = true;
   if (!thread_.joinable() && !stops_) {
     try {
-      thread_ = std::thread([this] { serve(); });
+      thread_ = make_guest_thread([this] { serve(); });
     } catch (const std::exception&) {
       return;  // without a thread, or memory for it, calls are not watched
     }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/base/clock.hpp"
+#include "core/base/stdio_held.hpp"
 
 namespace plexus {
 
@@ -125,7 +126,8 @@ class CallWatcher {
   bool stops_ = false;
 };
 
-/// Registers a call for the lifetime of this object, which lives on the caller's stack.
+/// Registers a call for the lifetime of this object, which lives on the caller's stack. What the
+/// plugin opens then has none of the numbers 0 to 2.
 class WatchedCall {
  public:
   explicit WatchedCall(const PluginCall& call,
@@ -138,6 +140,7 @@ class WatchedCall {
   WatchedCall& operator=(const WatchedCall&) = delete;
 
  private:
+  const StdioHeld stdio_;
   CallWatcher& watcher_;
   CallWatcher::Entry entry_;
 };

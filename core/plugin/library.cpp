@@ -16,6 +16,7 @@
 #include <boost/dll/shared_library.hpp>
 
 #include "core/base/immortal.hpp"
+#include "core/base/stdio_held.hpp"
 
 namespace plexus {
 namespace {
@@ -117,6 +118,7 @@ Result<Library> Library::load(const fs::path& path) {
   if (!is_bare_name) {
     PLEXUS_TRY(check_elf_file(path));
   }
+  const StdioHeld stdio;  // constructors of a library may open descriptors
   // One at a time, because Boost reads the dynamic linker's data without the linker's lock.
   const std::lock_guard lock(Immortal<Loading>::instance().mutex);
   namespace dll = boost::dll;

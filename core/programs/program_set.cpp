@@ -6,11 +6,11 @@
 #include <span>
 #include <utility>
 
-#include "core/base/file.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
 #include "core/programs/program_file.hpp"
+#include "guest/file.hpp"
 
 namespace plexus {
 namespace {
@@ -32,13 +32,21 @@ std::string family_of(const std::string& name) {
   return is_taken ? family + "-file" : family;
 }
 
+Result<void> add_text(const std::filesystem::path& path, std::vector<ProgramText>& texts) {
+  FileText file = read_regular_file(path.string(), kFileBytesMax);
+  if (!file.refusal.empty()) {
+    return fail(Code::kInvalidUsage, "'{}' of PLEXUS_PROGRAM_PATH cannot be read: {}",
+                path.string(), file.refusal);
+  }
+  texts.push_back({.path = path.string(), .text = std::move(file.text)});
+  return ok();
+}
+
 Result<void> read_entry(const std::filesystem::path& folder, std::vector<ProgramText>& texts) {
   std::error_code error;
   std::vector<std::filesystem::path> paths;
   if (std::filesystem::is_regular_file(folder, error)) {
-    PLEXUS_TRY(text, read_file(folder.string(), kFileBytesMax));
-    texts.push_back({.path = folder.string(), .text = std::move(text)});
-    return ok();
+    return add_text(folder, texts);
   }
   for (auto at = std::filesystem::directory_iterator(folder, error);
        !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
@@ -55,8 +63,7 @@ Result<void> read_entry(const std::filesystem::path& folder, std::vector<Program
     return fail(Code::kInvalidUsage, "PLEXUS_PROGRAM_PATH: more than {} files", kFilesMax);
   }
   for (const std::filesystem::path& path : paths) {
-    PLEXUS_TRY(text, read_file(path.string(), kFileBytesMax));
-    texts.push_back({.path = path.string(), .text = std::move(text)});
+    PLEXUS_TRY(add_text(path, texts));
   }
   return ok();
 }

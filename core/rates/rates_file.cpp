@@ -22,6 +22,7 @@
 #include "core/base/log.hpp"
 #include "core/os/host.hpp"
 #include "core/rates/measure.hpp"
+#include "guest/file.hpp"
 
 namespace plexus {
 namespace {
@@ -111,7 +112,7 @@ std::optional<fs::path> rates_path(const std::string& setting) {
 }
 
 Result<HostRates> read_rates(const fs::path& path) {
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const File file(above_stdio(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)));
   struct stat status {};
   if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
     return refuse(path, "read");
@@ -136,11 +137,12 @@ Result<void> write_rates(const fs::path& path, const HostRates& rates) {
                                          std::hash<std::thread::id>{}(std::this_thread::get_id()));
   const std::string text = format_rates(rates, describe_measured_host());
   {
-    const File file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    const File file(
+        above_stdio(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)));
     if (file.fd() < 0) {
       return refuse(temporary, "written");
     }
-    if (write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    if (write_without_signals(file.fd(), text) != static_cast<ssize_t>(text.size())) {
       const Error error = refuse(temporary, "written");
       unlink(temporary.c_str());
       return error.clone();

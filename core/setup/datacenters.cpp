@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/setup/datacenters.hpp"
 
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "core/base/text.hpp"
 #include "core/datacenter/fabric_id.hpp"
+#include "guest/file.hpp"
 
 namespace plexus {
 namespace {
@@ -16,7 +15,7 @@ constexpr const char* kSyntaxRail = "rail";
 
 Result<bool> lists_fabric_ids(const Config& config) {
   if (config.ib_hca_syntax != kSyntaxFabricId && config.ib_hca_syntax != kSyntaxRail) {
-    return fail(Code::kInvalidUsage, "PLEXUS_IB_HCA={} is invalid: expected {} or {}",
+    return fail(Code::kInvalidArgument, "PLEXUS_IB_HCA={} is invalid: expected {} or {}",
                 config.ib_hca_syntax, kSyntaxRail, kSyntaxFabricId);
   }
   return config.ib_hca_syntax == kSyntaxFabricId;
@@ -53,12 +52,12 @@ Result<FabricFile> read_fabric_file(const Config& config) {
   if (config.fabric_file.empty()) {
     return FabricFile{};
   }
-  std::ifstream file(config.fabric_file, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file || text.empty()) {
-    return fail(Code::kInvalidUsage, "PLEXUS_FABRIC_FILE={} cannot be read", config.fabric_file);
+  const FileText file = read_regular_file(config.fabric_file);
+  if (file.text.empty() || !file.refusal.empty()) {
+    return fail(Code::kInvalidArgument, "PLEXUS_FABRIC_FILE={} cannot be read: {}",
+                config.fabric_file, file.refusal.empty() ? "it is empty" : file.refusal);
   }
-  auto parsed = parse_fabric_file(text);
+  auto parsed = parse_fabric_file(file.text);
   if (!parsed) {
     return std::move(parsed).error().with_context(
         fmt::format("PLEXUS_FABRIC_FILE={}", config.fabric_file));

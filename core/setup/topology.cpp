@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <set>
 
@@ -17,6 +15,7 @@
 #include "core/topo/machine_xml.hpp"
 #include "core/topo/settings.hpp"
 #include "core/topo/system.hpp"
+#include "guest/file.hpp"
 
 namespace plexus {
 namespace {
@@ -37,21 +36,19 @@ ReachKey reach_key(std::span<const PeerInfo> infos, size_t rank) {
 }
 
 Result<std::string> read_text(const std::string& file_name, const char* setting) {
-  std::ifstream file(file_name, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file || text.empty()) {
-    return fail(Code::kInvalidUsage, "{}={} cannot be read", setting, file_name);
+  FileText file = read_regular_file(file_name);
+  if (file.text.empty() || !file.refusal.empty()) {
+    return fail(Code::kInvalidArgument, "{}={} cannot be read: {}", setting, file_name,
+                file.refusal.empty() ? "it is empty" : file.refusal);
   }
-  return text;
+  return std::move(file.text);
 }
 
 Result<void> write_text(const std::string& file_name,
                         const char* setting,
                         const std::string& text) {
-  std::ofstream file(file_name, std::ios::binary);
-  file << text << std::flush;
-  if (!file) {
-    return fail(Code::kInvalidUsage, "{}={} cannot be written", setting, file_name);
+  if (const auto refusal = write_text_file(file_name, text, O_TRUNC); !refusal.empty()) {
+    return fail(Code::kInvalidArgument, "{}={} cannot be written: {}", setting, file_name, refusal);
   }
   return ok();
 }

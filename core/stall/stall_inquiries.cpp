@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // StallWatch: inquiries into calls that take long, and what this process's ranks answer.
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <mutex>
 #include <random>
 #include <set>
-#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +14,7 @@
 #include "core/engine/engine.hpp"
 #include "core/plugin/call_watch.hpp"
 #include "core/stall/stall_watch.hpp"
+#include "guest/file.hpp"
 
 namespace plexus {
 namespace {
@@ -39,13 +37,8 @@ uint32_t seconds_since(Clock::time_point then, Clock::time_point now) {
 }
 
 void append_line(const std::string& path, const std::string& line) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  const std::string whole = line + "\n";
-  if (file < 0 || write(file, whole.data(), whole.size()) != static_cast<ssize_t>(whole.size())) {
-    PLEXUS_WARN("PLEXUS_STALL_FILE={} cannot be written: {}", path, std::strerror(errno));
-  }
-  if (file >= 0) {
-    close(file);
+  if (const auto refusal = write_text_file(path, line + "\n", O_APPEND); !refusal.empty()) {
+    PLEXUS_WARN("PLEXUS_STALL_FILE={} cannot be written: {}", path, refusal);
   }
 }
 

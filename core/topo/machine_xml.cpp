@@ -2,9 +2,9 @@
 #include "core/topo/machine_xml.hpp"
 
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <span>
+
+#include "guest/file.hpp"
 
 namespace plexus {
 namespace {
@@ -131,12 +131,12 @@ Result<XmlElement> parse_machine(std::string_view text) {
 }
 
 Result<XmlElement> read_machine_file(const std::string& file_name) {
-  std::ifstream file(file_name, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    return fail(Code::kInvalidUsage, "topology file {} cannot be read", file_name);
+  const FileText file = read_regular_file(file_name);
+  if (!file.refusal.empty()) {
+    return fail(Code::kInvalidUsage, "topology file {} cannot be read: {}", file_name,
+                file.refusal);
   }
-  Result<XmlElement> machine = parse_machine(text);
+  Result<XmlElement> machine = parse_machine(file.text);
   if (!machine) {
     return std::move(machine).error().with_context("topology file " + file_name);
   }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "guest/thread.hpp"
 #include "plugins/support/errno_text.hpp"
 
 namespace plexus::aggregator {
@@ -348,7 +349,8 @@ void Server::drop_silent() {
 }
 
 HostedServer::HostedServer(UniqueFd listener, const security::Terms& terms, Server::Say say)
-    : server_(std::move(listener), terms, std::move(say)), thread_([this] { server_.run(); }) {}
+    : server_(std::move(listener), terms, std::move(say)),
+      thread_(make_guest_thread([this] { server_.run(); })) {}
 
 HostedServer::~HostedServer() {
   const auto until = std::chrono::steady_clock::now() + kLeaveWithin;

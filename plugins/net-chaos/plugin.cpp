@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "plugin-api/plexus_net.h"
 
+#include "guest/file.hpp"
 #include "plugins/net-chaos/connection.hpp"
 #include "plugins/net-chaos/inner.hpp"
 #include "plugins/net-chaos/script.hpp"
@@ -111,13 +111,12 @@ Result<Script> read_script(const SettingReader& read) {
   if (!text.starts_with('@')) {
     return parse_script(text);
   }
-  const std::ifstream file(text.substr(1));
-  if (!file) {
-    return fail(PLEXUS_INVALID_USAGE, "PLEXUS_CHAOS_SCRIPT={}: the file cannot be read", text);
+  const plexus::FileText file = plexus::read_regular_file(text.substr(1));
+  if (!file.refusal.empty()) {
+    return fail(PLEXUS_INVALID_USAGE, "PLEXUS_CHAOS_SCRIPT={}: the file cannot be read: {}", text,
+                file.refusal);
   }
-  std::stringstream rules;
-  rules << file.rdbuf();
-  return parse_script(rules.str());
+  return parse_script(file.text);
 }
 
 Result<uint64_t> read_seed(const SettingReader& read) {

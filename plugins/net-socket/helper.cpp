@@ -2,10 +2,9 @@
 #include "plugins/net-socket/helper.hpp"
 
 #include <algorithm>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
+#include "guest/thread.hpp"
 #include "plugins/net-socket/liveness.hpp"
 #include "plugins/support/descriptors.hpp"
 
@@ -14,22 +13,6 @@ namespace {
 
 /// Limit per system call, so that the sockets of a helper take turns.
 constexpr uint64_t kHelperBytesPerCall = 1 << 20;
-
-/// Blocks all signals, which the application's threads are to handle.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 
@@ -48,9 +31,8 @@ Result<std::unique_ptr<Helper>> Helper::start(Options options) {
                 plugin::refused_descriptor_text());
   }
   std::unique_ptr<Helper> helper(new Helper(std::move(options), std::move(wake)));
-  const BlockedSignals blocked;  // the thread inherits the mask
   try {
-    helper->thread_ = std::thread([self = helper.get()] { self->run(); });
+    helper->thread_ = make_guest_thread([self = helper.get()] { self->run(); });
   } catch (const std::system_error& refused) {
     return fail(PLEXUS_SYSTEM_ERROR, "cannot start a helper thread: {}; lower NCCL_SOCKET_NTHREADS",
                 refused.what());

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "guest/descriptors.hpp"
+
 namespace plexus::plugin {
 
 /// All descriptors of this library. Threads: any.
@@ -22,12 +24,8 @@ class OpenFds {
   template <class Make>
   static int open(const Make& make) {
     const std::lock_guard lock(mutex_);
-    if (fds_ == nullptr) {
-      fds_ = new std::vector<int>;  // NOLINT(*-owning-memory): other threads may outlive exit
-    }
-    // before `make`, so that a failed allocation cannot lose a descriptor
-    fds_->reserve(fds_->size() + 1);
-    const int fd = make();
+    reserve();  // before `make`, so that a failed allocation cannot lose a descriptor
+    const int fd = above_stdio(make());
     if (fd >= 0) {
       fds_->push_back(fd);
     }
@@ -42,7 +40,9 @@ class OpenFds {
   }
   /// Descriptors that another library opens and closes: children close them between the two calls.
   static void watch(int fd) {
-    (void)open([fd] { return fd; });
+    const std::lock_guard lock(mutex_);
+    reserve();
+    fds_->push_back(fd);
   }
   static void forget(int fd) noexcept {
     const std::lock_guard lock(mutex_);
@@ -54,6 +54,13 @@ class OpenFds {
   static uint64_t forks() noexcept { return forks_; }
 
  private:
+  /// Room for one more. Requires mutex_.
+  static void reserve() {
+    if (fds_ == nullptr) {
+      fds_ = new std::vector<int>;  // NOLINT(*-owning-memory): other threads may outlive exit
+    }
+    fds_->reserve(fds_->size() + 1);
+  }
   static void hold() noexcept { mutex_.lock(); }
   static void release() noexcept { mutex_.unlock(); }
   static void begin_in_child() noexcept {

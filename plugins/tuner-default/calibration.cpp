@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
 #include <functional>
 #include <initializer_list>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "guest/file.hpp"
 
 namespace plexus::tuner_default {
 namespace {
@@ -213,9 +213,12 @@ Result<CalibrationFile> parse_calibration(std::string_view text) {
 }
 
 Result<CalibrationFile> read_calibration(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  auto file = parse_calibration(text);
+  const FileText read = read_regular_file(path.string());
+  if (!read.refusal.empty()) {
+    return fail(PLEXUS_INVALID_USAGE, "calibration {} cannot be read: {}", path.string(),
+                read.refusal);
+  }
+  auto file = parse_calibration(read.text);
   if (file.has_error()) {
     return fail(PLEXUS_INVALID_USAGE, "calibration {}: {}", path.string(), file.error().text);
   }

@@ -35,6 +35,9 @@ int settings_file() {
 }
 
 void fuzz(std::string_view text) {
+  for (const Setting& setting : settings()) {
+    require(unsetenv(setting.name) == 0);  // where read_config() put it for the input before
+  }
   const int fd = settings_file();
   require(ftruncate(fd, 0) == 0);
   require(pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));

@@ -7,10 +7,13 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "core/base/log.hpp"
 
 namespace plexus {
 namespace {
@@ -99,6 +102,7 @@ TEST_F(ConfigTest, ReadsTheFileInTheHomeFolderUnlessAnotherIsNamed) {
   (void)write_file(".nccl.conf", "NCCL_HOSTID=home\n");
   unsetenv("NCCL_CONF_FILE");
   EXPECT_EQ(read().hostid, "home");
+  unsetenv("NCCL_HOSTID");
   setenv("NCCL_CONF_FILE", write_file("b.conf", "NCCL_HOSTID=named\n").c_str(), 1);
   EXPECT_EQ(read().hostid, "named");
 }
@@ -116,16 +120,57 @@ TEST_F(ConfigTest, TakesTheStricterOfOldAndNewNames) {
 TEST_F(ConfigTest, NamesValueOriginAndWhatItTakesWhenAValueMakesNoSense) {
   EXPECT_THAT(error_of("NCCL_BUFFSIZE", "4MB"),
               AllOf(HasSubstr("NCCL_BUFFSIZE=4MB"), HasSubstr("the environment")));
-  EXPECT_THAT(error_of("NCCL_MIN_CTAS", "65"), HasSubstr("1..64"));
-  EXPECT_THAT(error_of("NCCL_MIN_NCHANNELS", "-1"), HasSubstr("1..64"));
-  EXPECT_THAT(error_of("NCCL_NCHANNELS_PER_NET_PEER", "65"), HasSubstr("1..64"));
+  EXPECT_THAT(error_of("NCCL_MIN_NCHANNELS", "four"), HasSubstr("1..64"));
   EXPECT_THAT(error_of("NCCL_SHM_DISABLE", "yes"), HasSubstr("0 or 1"));
   EXPECT_THAT(error_of("NCCL_SOCKET_FAMILY", "IPX"), HasSubstr("AF_INET6"));
   EXPECT_THAT(error_of("PLEXUS_DEVICE", "tpu"), HasSubstr("auto, cuda or host"));
-  EXPECT_THAT(error_of("NCCL_BUFFSIZE", "99999999999999999999999"), HasSubstr("bytes"));
-  const std::string file = write_file("bad.conf", "NCCL_COMM_BLOCKING=2\n");
+  const std::string file = write_file("bad.conf", "NCCL_COMM_BLOCKING=no\n");
   EXPECT_THAT(error_of("NCCL_CONF_FILE", file.c_str()),
-              AllOf(HasSubstr("NCCL_COMM_BLOCKING=2"), HasSubstr(file)));
+              AllOf(HasSubstr("NCCL_COMM_BLOCKING=no"), HasSubstr(file)));
+}
+
+// As NCCL: "User asked for a minimum of 112 channels, limiting to 64".
+TEST_F(ConfigTest, LimitsNumbersBeyondItsBoundsWithOneLine) {
+  setenv("NCCL_MIN_NCHANNELS", "112", 1);
+  EXPECT_EQ(read().min_ctas, 64);
+  EXPECT_THAT(last_error_text(),
+              AllOf(HasSubstr("NCCL_MIN_NCHANNELS=112"), HasSubstr("limited to 64")));
+  PLEXUS_WARN("something else");
+  EXPECT_EQ(read().min_ctas, 64);
+  EXPECT_STREQ(last_error_text(), "something else");
+  unsetenv("NCCL_MIN_NCHANNELS");
+  setenv("NCCL_MIN_CTAS", "-1", 1);
+  setenv("NCCL_NCHANNELS_PER_NET_PEER", "65", 1);
+  setenv("NCCL_BUFFSIZE", "99999999999999999999999", 1);
+  setenv("NCCL_SHM_DISABLE", "2", 1);
+  const Config config = read();
+  EXPECT_EQ(config.min_ctas, 0);
+  EXPECT_EQ(config.net_channels, 64);
+  EXPECT_EQ(config.buffsize_bytes, int64_t{1} << 40);
+  EXPECT_TRUE(config.shm_disable);
+}
+
+// Plugins, and the libraries that they use, know nothing of the file.
+TEST_F(ConfigTest, PutsAllThatAFileNamesIntoTheEnvironment) {
+  setenv("PLEXUS_TEST_KEPT", "from before", 1);
+  setenv("NCCL_CONF_FILE",
+         write_file("a.conf", "FI_PROVIDER=tcp\nPLEXUS_TEST_KEPT=b\n=c\nPLEXUS_TRACE=/tmp/t\n")
+             .c_str(),
+         1);
+  EXPECT_EQ(read().profiler_plugin, "trace");
+  EXPECT_STREQ(std::getenv("FI_PROVIDER"), "tcp");
+  EXPECT_STREQ(std::getenv("PLEXUS_TEST_KEPT"), "from before");
+  unsetenv("FI_PROVIDER");
+  unsetenv("PLEXUS_TRACE");
+}
+
+TEST_F(ConfigTest, NeverWaitsForAFileOfSettings) {
+  const std::string pipe = folder_ / "pipe.conf";
+  ASSERT_EQ(mkfifo(pipe.c_str(), S_IRWXU), 0);
+  for (const std::string& path : {pipe, folder_.string(), std::string("/dev/zero")}) {
+    setenv("NCCL_CONF_FILE", path.c_str(), 1);
+    EXPECT_EQ(read().hostid, "");
+  }
 }
 
 TEST_F(ConfigTest, ATraceAsksForItsProfiler) {

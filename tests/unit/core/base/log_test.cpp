@@ -3,10 +3,13 @@
 #include "core/base/log.hpp"
 
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -71,6 +74,82 @@ TEST_F(LogTest, WritesWarningsAsNcclDoes) {
       ContainsRegex(
           R"(\[[0-9-]+ [0-9:]+\] [^ ]+:[0-9]+:[0-9]+ \[host\] log_test.cpp:[0-9]+ NCCL WARN )"
           "disk 7 is full\n"));
+}
+
+TEST_F(LogTest, PutsFractionsOfASecondWhereNcclDoes) {
+  setenv("NCCL_DEBUG_TIMESTAMP_FORMAT", "<%S.%6f,%1f,%f%%3f> ", 1);
+  PLEXUS_WARN("now");
+  unsetenv("NCCL_DEBUG_TIMESTAMP_FORMAT");
+  EXPECT_THAT(text(), ContainsRegex(R"(<[0-9]{2}\.[0-9]{6},[0-9],%f%3f> )"));
+}
+
+TEST_F(LogTest, ReadsItsSettingsFromTheFileOfSettingsToo) {
+  const auto conf = std::filesystem::temp_directory_path() /
+                    ("plexus_log_test_" + std::to_string(getpid()) + ".conf");
+  std::ofstream(conf) << "NCCL_DEBUG=INFO\nNCCL_DEBUG_FILE=" << pattern_ << "\n";
+  unsetenv("NCCL_DEBUG");
+  unsetenv("NCCL_DEBUG_FILE");
+  setenv("NCCL_CONF_FILE", conf.c_str(), 1);
+  reset_log();
+  PLEXUS_INFO(kInit, "as the file says");
+  unsetenv("NCCL_CONF_FILE");
+  std::filesystem::remove(conf);
+  EXPECT_THAT(text(), HasSubstr("as the file says"));
+}
+
+// A pipe that nobody reads: the log must not wait for it, and goes where it can be seen.
+TEST_F(LogTest, NeverWaitsForItsFile) {
+  const std::string pipe =
+      std::filesystem::temp_directory_path() / ("plexus_pipe_" + std::to_string(getpid()));
+  ASSERT_EQ(mkfifo(pipe.c_str(), S_IRWXU), 0);
+  setenv("NCCL_DEBUG_FILE", pipe.c_str(), 1);
+  testing::internal::CaptureStdout();
+  reset_log();
+  PLEXUS_WARN("seen");
+  const std::string shown = testing::internal::GetCapturedStdout();
+  std::filesystem::remove(pipe);
+  EXPECT_THAT(shown, HasSubstr("NCCL_DEBUG_FILE=" + pipe + " cannot be written"));
+  EXPECT_THAT(shown, HasSubstr("NCCL WARN seen"));
+}
+
+/// Logs a line in a child that has put `fd` in the place of standard output.
+void log_into(int fd, bool is_closed_before) {
+  testing_fork::run_in_child([=] {
+    unsetenv("NCCL_DEBUG_FILE");
+    setenv("NCCL_DEBUG", "WARN", 1);
+    reset_log();
+    if (is_closed_before) {
+      close(STDOUT_FILENO);
+      PLEXUS_WARN("nowhere");
+    }
+    dup2(fd, STDOUT_FILENO);
+    PLEXUS_WARN("a line of the log");
+  });
+}
+
+TEST_F(LogTest, LeavesWhatTookTheNumberOfAClosedStandardOutputAlone) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+  char byte = 0;
+  log_into(pair[0], false);
+  EXPECT_EQ(recv(pair[1], &byte, 1, MSG_DONTWAIT), -1) << "a socket got it";
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_NONBLOCK), 0);
+  log_into(pipe_ends[1], true);
+  EXPECT_EQ(::read(pipe_ends[0], &byte, 1), -1) << "another file got it";
+  log_into(pipe_ends[1], false);
+  EXPECT_EQ(::read(pipe_ends[0], &byte, 1), 1) << "a redirected standard output did not get it";
+  for (const int fd : {pair[0], pair[1], pipe_ends[0], pipe_ends[1]}) {
+    close(fd);
+  }
+}
+
+TEST_F(LogTest, SurvivesAPipeThatNobodyReadsAnyMore) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  log_into(ends[1], false);
+  close(ends[1]);
 }
 
 TEST_F(LogTest, WritesInfoOnlyAtThatLevelAndOfChosenSubsystems) {
