@@ -82,6 +82,7 @@ int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) 
   return guard(log, [&]() -> Result<void> {
     PLEXUS_TRY(settings,
                read_settings(plexus::plugin::SettingReader(*config), config->traffic_class));
+    log.warn_each(settings.limited);
     PLEXUS_TRY(devices, Devices::open(settings, log));
     *context = give_to_host(std::unique_ptr<plexus_net_context>(
         new plexus_net_context{log, std::move(settings), std::move(devices)}));

@@ -2,9 +2,8 @@
 #include "plugins/net-ib/settings.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
 
+#include "plugins/support/number_setting.hpp"
 #include "plugins/support/security_mode.hpp"
 
 namespace plexus::net_ib {
@@ -88,27 +87,16 @@ std::string_view read_text(const ReadVariable& read, const char* name) {
   return text == nullptr ? "" : text;
 }
 
-Result<int64_t> read_ib_number(const ReadVariable& read, const NumberRow& row) {
-  const std::string_view text = read_text(read, row.name);
-  if (text.empty()) {
-    return row.initial;
-  }
-  int64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || stop != text.data() + text.size() || value < row.least ||
-      value > row.most) {
-    return fail(PLEXUS_INVALID_USAGE, "{}={} is not a number in {}..{}; correct or unset it",
-                row.name, text, row.least, row.most);
-  }
-  return value;
+Result<int64_t> read_ib_number(const ReadVariable& read, const NumberRow& row, Settings& settings) {
+  return plugin::read_number(read, row.name, {row.initial, row.least, row.most}, settings.limited);
 }
 
 /// The host's wish for a communicator comes after the user's settings.
 Result<void> read_traffic_classes(const ReadVariable& read, int32_t wish, Settings& settings) {
   constexpr NumberRow kData = {"NCCL_IB_TC", -1, -1, kByteMax, nullptr};
   constexpr NumberRow kControl = {"NCCL_IB_FIFO_TC", -1, -1, kByteMax, nullptr};
-  PLEXUS_TRY(data, read_ib_number(read, kData));
-  PLEXUS_TRY(control, read_ib_number(read, kControl));
+  PLEXUS_TRY(data, read_ib_number(read, kData, settings));
+  PLEXUS_TRY(control, read_ib_number(read, kControl, settings));
   if (wish > kByteMax) {
     return fail(PLEXUS_INVALID_USAGE, "the communicator's traffic class {} is larger than {}", wish,
                 kByteMax);
@@ -193,7 +181,7 @@ Result<void> read_merge_rules(const ReadVariable& read, Settings& settings) {
                 "NCCL_NET_MERGE_POLICY={} is neither ALL nor RAIL; correct or unset it", policy);
   }
   constexpr NumberRow kMerges = {"NCCL_IB_MERGE_NICS", 1, 0, 1, nullptr};
-  PLEXUS_TRY(merges, read_ib_number(read, kMerges));
+  PLEXUS_TRY(merges, read_ib_number(read, kMerges, settings));
   settings.merge_level = merges == 0 ? MergeLevel::kLoc : found->level;
   settings.keeps_rails_apart = policy == "RAIL";
   return ok();
@@ -204,7 +192,7 @@ Result<void> read_merge_rules(const ReadVariable& read, Settings& settings) {
 Result<Settings> read_settings(const ReadVariable& read, int32_t traffic_class) {
   Settings settings;
   for (const NumberRow& row : kNumbers) {
-    PLEXUS_TRY(value, read_ib_number(read, row));
+    PLEXUS_TRY(value, read_ib_number(read, row, settings));
     row.set(settings, value);
   }
   PLEXUS_TRY(read_traffic_classes(read, traffic_class, settings));

@@ -40,9 +40,10 @@ struct FabricSettings {
 };
 
 struct Settings {
-  bool is_disabled = false;                      // NCCL_IB_DISABLE
-  HcaFilter hcas;                                // NCCL_IB_HCA, PLEXUS_IB_HCA
-  GidWish gid;                                   // NCCL_IB_GID_INDEX and others
+  std::vector<std::string> limited;  // what to tell the user of settings beyond their limits
+  bool is_disabled = false;          // NCCL_IB_DISABLE
+  HcaFilter hcas;                    // NCCL_IB_HCA, PLEXUS_IB_HCA
+  GidWish gid;                       // NCCL_IB_GID_INDEX and others
   std::vector<std::vector<std::string>> merged;  // NCCL_NET_FORCE_MERGE
   MergeLevel merge_level = MergeLevel::kPort;    // NCCL_NET_MERGE_LEVEL, NCCL_IB_MERGE_NICS
   bool keeps_rails_apart = false;                // NCCL_NET_MERGE_POLICY=RAIL

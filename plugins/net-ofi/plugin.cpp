@@ -91,6 +91,7 @@ int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) 
   const Log log(config->log, config->log_sink);
   return guard(log, [&]() -> Result<void> {
     PLEXUS_TRY(settings, read_settings(plexus::plugin::SettingReader(*config)));
+    log.warn_each(settings.limited);
     PLEXUS_TRY(cards, Cards::open(settings));
     PLEXUS_TRY(links, Links::create());
     log.info("net-ofi: {}, provider {}, {} device{}, {}", plexus::net_ofi::library_text(),

@@ -1,39 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-ofi/settings.hpp"
 
-#include <charconv>
-#include <cstring>
 #include <string_view>
 
+#include "plugins/support/number_setting.hpp"
 #include "plugins/support/security_mode.hpp"
 
 namespace plexus::net_ofi {
 namespace {
 
-struct Range {
-  int64_t initial;
-  int64_t least;
-  int64_t most;
-};
+using plugin::read_number;
+using Range = plugin::NumberRange;
 
 std::string_view read_text(const ReadVariable& read, const char* name) {
   const char* text = read(name);
   return text == nullptr ? "" : text;
-}
-
-Result<int64_t> read_number(const ReadVariable& read, const char* name, Range range) {
-  const std::string_view text = read_text(read, name);
-  if (text.empty()) {
-    return range.initial;
-  }
-  int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || stop != end || value < range.least || value > range.most) {
-    return fail(PLEXUS_INVALID_USAGE, "{}={} is not a number in {}..{}; correct or unset it", name,
-                text, range.least, range.most);
-  }
-  return value;
 }
 
 Result<AddressFamily> read_family(const ReadVariable& read) {
@@ -105,10 +86,11 @@ Result<Settings> read_settings(const ReadVariable& read) {
   PLEXUS_TRY(family, read_family(read));
   PLEXUS_TRY(registers, read_registration(read));
   PLEXUS_TRY(device_memory, read_device_memory(read));
-  PLEXUS_TRY(rails, read_number(read, "PLEXUS_OFI_RAILS", {1, 1, kRailsMax}));
-  PLEXUS_TRY(stripe, read_number(read, "PLEXUS_OFI_STRIPE_MIN", kStripe));
-  PLEXUS_TRY(connect_ms, read_number(read, "PLEXUS_OFI_CONNECT_TIMEOUT_MS", kConnectMs));
-  PLEXUS_TRY(probe_ms, read_number(read, "PLEXUS_OFI_PROBE_MS", kProbeMs));
+  PLEXUS_TRY(rails, read_number(read, "PLEXUS_OFI_RAILS", {1, 1, kRailsMax}, settings.limited));
+  PLEXUS_TRY(stripe, read_number(read, "PLEXUS_OFI_STRIPE_MIN", kStripe, settings.limited));
+  PLEXUS_TRY(connect_ms,
+             read_number(read, "PLEXUS_OFI_CONNECT_TIMEOUT_MS", kConnectMs, settings.limited));
+  PLEXUS_TRY(probe_ms, read_number(read, "PLEXUS_OFI_PROBE_MS", kProbeMs, settings.limited));
   PLEXUS_TRY(security, read_security(read));
   settings.family = family;
   settings.security = security;

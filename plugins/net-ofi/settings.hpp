@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "plugins/support/result.hpp"
 #include "security/terms.hpp"
@@ -26,9 +27,10 @@ enum class DeviceMemoryWish { kIfPossible, kNo, kInsists };
 inline constexpr uint32_t kRailsMax = 4;
 
 struct Settings {
-  std::string provider;                        // PLEXUS_OFI_PROVIDER; empty: by capability
-  std::string domains;                         // PLEXUS_OFI_DOMAIN
-  std::string interfaces;                      // NCCL_SOCKET_IFNAME, for IP-based providers
+  std::vector<std::string> limited;  // what to tell the user of settings beyond their limits
+  std::string provider;              // PLEXUS_OFI_PROVIDER; empty: by capability
+  std::string domains;               // PLEXUS_OFI_DOMAIN
+  std::string interfaces;            // NCCL_SOCKET_IFNAME, for IP-based providers
   AddressFamily family = AddressFamily::kAny;  // NCCL_SOCKET_FAMILY, for IP-based providers
   uint32_t rails = 1;                          // PLEXUS_OFI_RAILS
   uint64_t stripe_bytes_min = 0;               // PLEXUS_OFI_STRIPE_MIN

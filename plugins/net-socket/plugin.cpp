@@ -80,6 +80,7 @@ int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) 
   const Log log(config->log, config->log_sink);
   return guard(log, [&]() -> Result<void> {
     PLEXUS_TRY(settings, read_settings(SettingReader(*config)));
+    log.warn_each(settings.limited);
     PLEXUS_TRY(nics, find_nics(settings.family));
     PLEXUS_TRY(chosen, choose_nics(nics, settings.interfaces));
     *context = give_to_host(

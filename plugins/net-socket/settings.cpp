@@ -1,45 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-socket/settings.hpp"
 
-#include <charconv>
-#include <cstring>
-
+#include "plugins/support/number_setting.hpp"
 #include "plugins/support/security_mode.hpp"
 
 namespace plexus::net_socket {
 namespace {
 
-struct Range {
-  int64_t initial;
-  int64_t least;
-  int64_t most;
-};
-
-Result<int64_t> read_number(const ReadVariable& read, const char* name, Range range) {
-  const char* text = read(name);
-  if (text == nullptr || *text == '\0') {
-    return range.initial;
-  }
-  int64_t value = 0;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, value);
-  if (error != std::errc{} || stop != end || value < range.least || value > range.most) {
-    return fail(PLEXUS_INVALID_USAGE, "{}={} is not a number in {}..{}; correct or unset it", name,
-                text, range.least, range.most);
-  }
-  return value;
-}
+using plugin::read_number;
+using Range = plugin::NumberRange;
 
 Result<void> read_parallelism(const ReadVariable& read, Settings& settings) {
-  PLEXUS_TRY(sockets, read_number(read, "NCCL_NSOCKS_PERTHREAD", {1, 1, kDataSocketsMax}));
+  auto& limited = settings.limited;
+  PLEXUS_TRY(sockets, read_number(read, "NCCL_NSOCKS_PERTHREAD", {1, 1, kDataSocketsMax}, limited));
   // Several sockets without a number of threads get one thread.
   const int64_t threads_initial = sockets > 1 ? 1 : 0;
-  PLEXUS_TRY(threads, read_number(read, "NCCL_SOCKET_NTHREADS", {threads_initial, 0, kThreadsMax}));
+  PLEXUS_TRY(threads,
+             read_number(read, "NCCL_SOCKET_NTHREADS", {threads_initial, 0, kThreadsMax}, limited));
   if (threads * sockets > kDataSocketsMax) {
-    return fail(
-        PLEXUS_INVALID_USAGE,
-        "NCCL_SOCKET_NTHREADS={} times NCCL_NSOCKS_PERTHREAD={} is more than {} sockets; lower one",
-        threads, sockets, kDataSocketsMax);
+    limited.push_back(
+        fmt::format("NCCL_SOCKET_NTHREADS={} times NCCL_NSOCKS_PERTHREAD={} is more than {} "
+                    "sockets: the latter "
+                    "is limited to {}",
+                    threads, sockets, kDataSocketsMax, kDataSocketsMax / threads));
+    sockets = kDataSocketsMax / threads;
   }
   settings.threads = static_cast<uint32_t>(threads);
   settings.sockets_per_thread = static_cast<uint32_t>(sockets);
@@ -66,13 +50,14 @@ Result<Settings> read_settings(const ReadVariable& read) {
   settings.interfaces = interfaces == nullptr ? "" : interfaces;
   PLEXUS_TRY(family, plugin::parse_family(read("NCCL_SOCKET_FAMILY")));
   PLEXUS_TRY(read_parallelism(read, settings));
-  PLEXUS_TRY(retries, read_number(read, "NCCL_SOCKET_RETRY_CNT", kRetries));
-  PLEXUS_TRY(retry_sleep, read_number(read, "NCCL_SOCKET_RETRY_SLEEP_MSEC", kRetrySleep));
-  PLEXUS_TRY(inline_bytes, read_number(read, "NCCL_SOCKET_INLINE", kInline));
-  PLEXUS_TRY(task_bytes, read_number(read, "NCCL_SOCKET_MIN_TASKSIZE", kTask));
-  PLEXUS_TRY(send_buffer, read_number(read, "NCCL_SOCKET_SNDBUF", kSocketBuffer));
-  PLEXUS_TRY(recv_buffer, read_number(read, "NCCL_SOCKET_RCVBUF", kSocketBuffer));
-  PLEXUS_TRY(timeout, read_number(read, "PLEXUS_SOCKET_TIMEOUT_S", kTimeout));
+  PLEXUS_TRY(retries, read_number(read, "NCCL_SOCKET_RETRY_CNT", kRetries, settings.limited));
+  PLEXUS_TRY(retry_sleep,
+             read_number(read, "NCCL_SOCKET_RETRY_SLEEP_MSEC", kRetrySleep, settings.limited));
+  PLEXUS_TRY(inline_bytes, read_number(read, "NCCL_SOCKET_INLINE", kInline, settings.limited));
+  PLEXUS_TRY(task_bytes, read_number(read, "NCCL_SOCKET_MIN_TASKSIZE", kTask, settings.limited));
+  PLEXUS_TRY(send_buffer, read_number(read, "NCCL_SOCKET_SNDBUF", kSocketBuffer, settings.limited));
+  PLEXUS_TRY(recv_buffer, read_number(read, "NCCL_SOCKET_RCVBUF", kSocketBuffer, settings.limited));
+  PLEXUS_TRY(timeout, read_number(read, "PLEXUS_SOCKET_TIMEOUT_S", kTimeout, settings.limited));
   PLEXUS_TRY(security, plugin::read_mode(read));
   settings.family = family;
   settings.security = security;

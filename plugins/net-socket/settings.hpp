@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "plugins/support/result.hpp"
 #include "plugins/support/socket_interface.hpp"
@@ -23,7 +24,8 @@ using plugin::Result;
 using plugin::AddressFamily;
 
 struct Settings {
-  std::string interfaces;                            // NCCL_SOCKET_IFNAME
+  std::vector<std::string> limited;  // what to tell the user of settings beyond their limits
+  std::string interfaces;            // NCCL_SOCKET_IFNAME
   AddressFamily family = AddressFamily::kAny;        // NCCL_SOCKET_FAMILY
   uint32_t threads = 0;                              // NCCL_SOCKET_NTHREADS; 0: the caller's thread
   uint32_t sockets_per_thread = 1;                   // NCCL_NSOCKS_PERTHREAD

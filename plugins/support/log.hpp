@@ -4,6 +4,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -34,6 +35,11 @@ class Log {
   void warn(LogText<std::type_identity_t<Args>...> text, Args&&... args) const {
     write(PLEXUS_LOG_WARN, text.file, text.line,
           fmt::format(text.format, std::forward<Args>(args)...));
+  }
+  void warn_each(const std::vector<std::string>& lines) const {
+    for (const std::string& line : lines) {
+      warn("{}", line);
+    }
   }
   template <class... Args>
   void info(LogText<std::type_identity_t<Args>...> text, Args&&... args) const {

@@ -51,28 +51,29 @@ TEST(IbSettings, TrafficClassIsTheUsersThenTheHosts) {
 }
 
 TEST(IbSettings, MistakesAreNamed) {
-  const std::pair<const char*, const char*> mistakes[] = {{"NCCL_IB_TIMEOUT", "32"},
-                                                          {"NCCL_IB_RETRY_CNT", "8"},
-                                                          {"NCCL_IB_SL", "16"},
-                                                          {"NCCL_IB_TC", "256"},
-                                                          {"NCCL_IB_GID_INDEX", "first"},
-                                                          {"NCCL_IB_DISABLE", "2"},
-                                                          {"NCCL_NET_MERGE_LEVEL", "NEAR"},
-                                                          {"NCCL_NET_MERGE_POLICY", "rail"},
-                                                          {"NCCL_IB_DEVICE_PCI_ORDER", "2"},
-                                                          {"NCCL_IB_MERGE_NICS", "2"},
-                                                          {"NCCL_IB_ADDR_FAMILY", "IPv4"},
-                                                          {"NCCL_IB_ADDR_RANGE", "10"},
-                                                          {"PLEXUS_IB_HCA", "x"},
-                                                          {"NCCL_IB_HCA", "a:b"},
-                                                          {"NCCL_IB_FABRICID_MAXRAIL", "0"},
-                                                          {"NCCL_IB_QPS_PER_CONNECTION", "17"}};
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"NCCL_IB_TIMEOUT", "32s"},       {"NCCL_IB_GID_INDEX", "first"},
+      {"NCCL_NET_MERGE_LEVEL", "NEAR"}, {"NCCL_NET_MERGE_POLICY", "rail"},
+      {"NCCL_IB_ADDR_FAMILY", "IPv4"},  {"NCCL_IB_ADDR_RANGE", "10"},
+      {"PLEXUS_IB_HCA", "x"},           {"NCCL_IB_HCA", "a:b"}};
   for (const auto& [name, value] : mistakes) {
     const auto settings = read({{name, value}});
     ASSERT_TRUE(settings.has_error()) << name;
     EXPECT_EQ(settings.error().code, PLEXUS_INVALID_USAGE);
     EXPECT_THAT(settings.error().text, HasSubstr(name));
   }
+}
+
+TEST(IbSettings, NumbersBeyondTheirBoundsAreLimitedAndToldOf) {
+  const Settings settings =
+      read(
+          {{"NCCL_IB_TIMEOUT", "32"}, {"NCCL_IB_TC", "256"}, {"NCCL_IB_QPS_PER_CONNECTION", "128"}})
+          .value();
+  EXPECT_EQ(settings.timeout, 31);
+  EXPECT_EQ(settings.traffic_class, 255);
+  EXPECT_EQ(settings.qps, 16U);
+  EXPECT_EQ(settings.limited.size(), 3U);
+  EXPECT_THAT(settings.limited.front(), HasSubstr("NCCL_IB_"));
 }
 
 TEST(IbSettings, MergedDevicesAreGroups) {

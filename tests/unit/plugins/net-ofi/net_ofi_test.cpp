@@ -496,12 +496,12 @@ TEST_F(NetOfi, ProvidersThatLackWhatIsNeededAreRefusedWithTheReason) {
 }
 
 TEST_F(NetOfi, BadSettingFailsTheContextWithASentence) {
-  const ScopedEnv rails("PLEXUS_OFI_RAILS", "5");
+  const ScopedEnv rails("PLEXUS_OFI_RAILS", "five");
   const auto made = NetContext::create(plugin_, {});
   ASSERT_TRUE(made.has_error());
   EXPECT_EQ(made.error().code(), Code::kInvalidUsage);
   EXPECT_EQ(made.error().message(),
-            "net plugin OFI: PLEXUS_OFI_RAILS=5 is not a number in 1..4; correct or unset it");
+            "net plugin OFI: PLEXUS_OFI_RAILS=five is not a number in 1..4; correct or unset it");
 }
 
 TEST_F(NetOfi, TlsIsRefusedWithTheReason) {

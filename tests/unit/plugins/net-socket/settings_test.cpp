@@ -55,22 +55,35 @@ TEST_F(SettingsTest, SeveralSocketsBringAThread) {
 TEST_F(SettingsTest, TheProductOfThreadsAndSocketsIsLimited) {
   set("NCCL_NSOCKS_PERTHREAD", "8");
   set("NCCL_SOCKET_NTHREADS", "9");
-  EXPECT_THAT(settings().error().text, AllOf(HasSubstr("NCCL_SOCKET_NTHREADS=9"), HasSubstr("64")));
+  const Settings limited = settings().value();
+  EXPECT_EQ(limited.threads, 9U);
+  EXPECT_EQ(limited.sockets_per_thread, 7U);
+  EXPECT_THAT(limited.limited,
+              testing::ElementsAre(AllOf(HasSubstr("NCCL_SOCKET_NTHREADS=9"), HasSubstr("64"))));
+}
+
+// As NCCL: "NCCL_SOCKET_NTHREADS is greater than the maximum allowed, setting to 16".
+TEST_F(SettingsTest, NumbersBeyondTheirBoundsAreLimitedAndToldOf) {
+  set("NCCL_SOCKET_NTHREADS", "17");
+  set("NCCL_NSOCKS_PERTHREAD", "0");
+  set("PLEXUS_SOCKET_TIMEOUT_S", "1");
+  set("NCCL_SOCKET_SNDBUF", "9999999999999999999999");
+  const Settings limited = settings().value();
+  EXPECT_EQ(limited.threads, 16U);
+  EXPECT_EQ(limited.sockets_per_thread, 1U);
+  EXPECT_EQ(limited.timeout, std::chrono::seconds(2));
+  EXPECT_EQ(limited.send_buffer_bytes, 1 << 30);
+  EXPECT_EQ(limited.limited.size(), 4U);
+  EXPECT_THAT(limited.limited,
+              testing::Contains(AllOf(HasSubstr("NCCL_SOCKET_NTHREADS=17"), HasSubstr("to 16"))));
 }
 
 TEST_F(SettingsTest, BadValuesAreRefusedByName) {
-  const std::pair<const char*, const char*> bad[] = {
-      {"NCCL_SOCKET_NTHREADS", "17"},
-      {"NCCL_SOCKET_NTHREADS", "-1"},
-      {"NCCL_SOCKET_NTHREADS", "two"},
-      {"NCCL_NSOCKS_PERTHREAD", "0"},
-      {"NCCL_SOCKET_RETRY_CNT", "1e3"},
-      {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "5 "},
-      {"NCCL_SOCKET_FAMILY", "AF_UNIX"},
-      {"NCCL_SOCKET_INLINE", "64K"},
-      {"PLEXUS_SOCKET_TIMEOUT_S", "1"},
-      {"NCCL_SOCKET_MIN_TASKSIZE", "0"},
-      {"NCCL_SOCKET_SNDBUF", "9999999999999999999999"}};
+  const std::pair<const char*, const char*> bad[] = {{"NCCL_SOCKET_NTHREADS", "two"},
+                                                     {"NCCL_SOCKET_RETRY_CNT", "1e3"},
+                                                     {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "5 "},
+                                                     {"NCCL_SOCKET_FAMILY", "AF_UNIX"},
+                                                     {"NCCL_SOCKET_INLINE", "64K"}};
   for (const auto& [name, value] : bad) {
     environment().clear();
     set(name, value);
