@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <sched.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
@@ -16,9 +15,12 @@
 
 #include "core/base/hash.hpp"
 #include "core/base/immortal.hpp"
+#include "core/os/cpu_set.hpp"
 
 namespace plexus {
 namespace {
+
+constexpr int64_t kCoresMax = int64_t{1} << 20;
 
 /// Parses a set in the kernel's format ("0-3,8") and calls `use` for each number; false: malformed.
 template <class Use>
@@ -35,7 +37,7 @@ bool for_each_core(const std::string& list, const Use& use) {
       at = end + 1;
       last = std::strtol(at, &end, 10);
     }
-    for (int64_t core = std::max<int64_t>(first, 0); core <= last && core < CPU_SETSIZE; ++core) {
+    for (int64_t core = std::max<int64_t>(first, 0); core <= last && core < kCoresMax; ++core) {
       use(static_cast<int>(core));
     }
     at = *end == ',' ? end + 1 : end;
@@ -85,42 +87,35 @@ uint64_t memory_bytes() {
 }
 
 int cores_available() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  const auto cores = CpuSet::of_thread();
+  return cores.has_value() ? cores->count() : 1;
 }
 
 uint64_t core_set_hash() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  (void)sched_getaffinity(0, sizeof(cores), &cores);  // on failure the set stays empty, and all
-                                                      // threads get the same hash
   Fnv1a hash;
-  hash.mix(std::string_view(reinterpret_cast<const char*>(&cores), sizeof(cores)));
+  if (const auto cores = CpuSet::of_thread(); cores.has_value()) {  // else all have the same hash
+    const std::string_view bytes = cores->bytes();
+    hash.mix(bytes.substr(0, bytes.find_last_not_of('\0') + 1));
+  }
   return hash.value();
 }
 
 bool bind_to_core(int index) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0 || CPU_COUNT(&cores) == 0) {
+  const auto cores = CpuSet::of_thread();
+  if (!cores.has_value()) {
     return false;
   }
-  int left = index % CPU_COUNT(&cores);
-  int core = 0;
-  while (CPU_ISSET(core, &cores) == 0 || left-- > 0) {
+  int left = index % cores->count();
+  size_t core = 0;
+  while (!cores->has(core) || left-- > 0) {
     ++core;
   }
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(core, &one);
-  return sched_setaffinity(0, sizeof(one), &one) == 0;
+  return CpuSet::one(*cores, core).apply();
 }
 
 int bound_numa_node(const std::string& sysfs) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  if (sched_getaffinity(0, sizeof(mine), &mine) != 0) {
+  const auto mine = CpuSet::of_thread();
+  if (!mine.has_value()) {
     return -1;
   }
   std::string online;
@@ -132,7 +127,8 @@ int bound_numa_node(const std::string& sysfs) {
     std::getline(std::ifstream(fmt::format("{}/devices/system/node/node{}/cpulist", sysfs, node)),
                  list);
     bool has_mine = false;
-    for_each_core(list, [&](int core) { has_mine = has_mine || CPU_ISSET(core, &mine) != 0; });
+    for_each_core(list,
+                  [&](int core) { has_mine = has_mine || mine->has(static_cast<size_t>(core)); });
     several = several || (has_mine && found >= 0);
     found = has_mine ? node : found;
   });

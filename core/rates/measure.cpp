@@ -9,7 +9,6 @@
 #include <fstream>
 #include <immintrin.h>
 #include <limits>
-#include <sched.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -17,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "core/base/thread.hpp"
+#include "core/os/cpu_set.hpp"
 #include "core/os/host.hpp"
 #include "core/os/process_memory.hpp"
 #include "core/os/shared_memory.hpp"
@@ -115,10 +115,8 @@ class Duel {
   /// Takes as long as the core is busy, and the other side may give up meanwhile: never unsets
   /// failed_.
   void bind(int core) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<size_t>(core), &one);
-    if (sched_setaffinity(0, sizeof(one), &one) != 0) {
+    const auto now = CpuSet::of_thread();
+    if (!now.has_value() || !CpuSet::one(*now, static_cast<size_t>(core)).apply()) {
       failed_ = true;
     }
   }
@@ -311,21 +309,18 @@ CoreFacts facts_of(int core, const std::string& sysfs) {
 /// The cores that this process can get, which may be more than the calling thread may run on now.
 std::vector<int> list_cores() {
   std::vector<int> cores;
-  cpu_set_t before;
-  cpu_set_t all;
-  CPU_ZERO(&before);
-  std::memset(&all, 0xff, sizeof(all));
-  if (sched_getaffinity(0, sizeof(before), &before) != 0) {
+  const auto before = CpuSet::of_thread();
+  if (!before.has_value()) {
     return cores;
   }
-  cpu_set_t possible = before;
-  if (sched_setaffinity(0, sizeof(all), &all) == 0) {
-    (void)sched_getaffinity(0, sizeof(possible), &possible);
-    (void)sched_setaffinity(0, sizeof(before), &before);
+  auto possible = before;
+  if (CpuSet::all(*before).apply()) {
+    possible = CpuSet::of_thread();
+    (void)before->apply();
   }
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(static_cast<size_t>(core), &possible)) {
-      cores.push_back(core);
+  for (size_t core = 0; possible.has_value() && core < possible->end(); ++core) {
+    if (possible->has(core)) {
+      cores.push_back(static_cast<int>(core));
     }
   }
   return cores;
