@@ -342,7 +342,9 @@ void Communicator::note_error(const Error& error) {
     if (!error_.has_value()) {
       error_ = error.clone();
     }
-    set_state(error_->code());
+    if (!revoked.load(std::memory_order_relaxed)) {  // what its peers do then is no error of it
+      set_state(error_->code());
+    }
   }
   has_error_.notify_all();
 }

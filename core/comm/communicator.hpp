@@ -61,6 +61,10 @@ class Communicator final : public RankState {
 
   // -- state --
   [[nodiscard]] Code state() const noexcept { return state_.load(std::memory_order_acquire); }
+  /// Sets the state unless it is another than `expected`.
+  void try_change_state(Code expected, Code state) noexcept {
+    state_.compare_exchange_strong(expected, state, std::memory_order_acq_rel);
+  }
   void set_state(Code state) noexcept { state_.store(state, std::memory_order_release); }
   [[nodiscard]] Error stop_reason() const override;
   void fail(const Error& error) override;
@@ -89,6 +93,10 @@ class Communicator final : public RankState {
   }
   /// Distinct in the process, rising.
   [[nodiscard]] uint64_t number() const noexcept { return number_; }
+  /// The same in all that share resources (splitShare, shrinkShare), as far as splits go.
+  [[nodiscard]] uint64_t share_group() const noexcept {
+    return comm_config_.share_group != 0 ? comm_config_.share_group : number_;
+  }
   /// Blocks until nothing of this communicator is on a host stream, or under way on a device.
   void wait_submitted();
   /// nullptr: the rank computes on the host.
@@ -140,6 +148,7 @@ class Communicator final : public RankState {
   std::atomic<bool> revoked{false};
   CallingThread calling_thread;
   std::thread initializer;              // of a non-blocking init or split
+  std::thread finalizer;                // of a non-blocking finalize
   std::atomic<bool> initialized{true};  // `initializer` is done, or there is none
   std::atomic<bool> give_up{false};     // aborted while initializing
   std::atomic<int> visits{0};

@@ -27,13 +27,17 @@ bool CommunicatorTable::add_visit(Communicator* comm) {
   return true;
 }
 
-std::vector<Communicator*> CommunicatorTable::visit_all() {
+std::vector<Communicator*> CommunicatorTable::add_visits(
+    const std::function<bool(const Communicator&)>& matches) {
+  std::vector<Communicator*> visited;
   const std::lock_guard lock(mutex_);
-  std::vector<Communicator*> all(live_.begin(), live_.end());
-  for (Communicator* const comm : all) {
-    comm->visits.fetch_add(1, std::memory_order_relaxed);
+  for (Communicator* const comm : live_) {
+    if (matches(*comm)) {
+      visited.push_back(comm);  // throws before it is counted
+      comm->visits.fetch_add(1, std::memory_order_relaxed);
+    }
   }
-  return all;
+  return visited;
 }
 
 bool CommunicatorTable::any(const std::function<bool(const Communicator&)>& matches) {

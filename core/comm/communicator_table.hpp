@@ -26,8 +26,8 @@ class CommunicatorTable {
   /// Counts a visit of `comm`, any address (see Visit). False: it is not live.
   bool add_visit(Communicator* comm);
 
-  /// Counts a visit of each live one.
-  std::vector<Communicator*> visit_all();
+  /// Counts a visit of each live one that `matches` accepts.
+  std::vector<Communicator*> add_visits(const std::function<bool(const Communicator&)>& matches);
 
   /// Is there a live one that `matches` accepts? It stays live until this returns.
   bool any(const std::function<bool(const Communicator&)>& matches);

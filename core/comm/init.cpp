@@ -53,10 +53,15 @@ Result<void> init_by_id(Communicator& comm,
   return start_with_exchange(comm, config, std::move(exchange), started, give_up);
 }
 
+struct GrowId {
+  UniqueId id;
+  size_t owner;  // the first rank that has it
+};
+
 /// The unique id that the ranks of `parent` go to: of those that have one, which must be the same.
-Result<UniqueId> agree_on_id(Communicator& parent,
-                             const std::optional<UniqueId>& mine,
-                             const std::atomic<bool>* give_up) {
+Result<GrowId> agree_on_id(Communicator& parent,
+                           const std::optional<UniqueId>& mine,
+                           const std::atomic<bool>* give_up) {
   std::string bytes;
   if (mine.has_value()) {
     const auto raw = mine->to_bytes();
@@ -83,7 +88,9 @@ Result<UniqueId> agree_on_id(Communicator& parent,
                 "ncclCommGetUniqueId before, for each growth");
   }
   const std::string_view id = blobs[*owner];
-  return UniqueId::from_bytes(std::as_bytes(std::span<const char, UniqueId::kBytes>(id)));
+  PLEXUS_TRY(parsed,
+             UniqueId::from_bytes(std::as_bytes(std::span<const char, UniqueId::kBytes>(id))));
+  return GrowId{.id = parsed, .owner = *owner};
 }
 
 /// `parent` is visited until it is no longer needed.
@@ -93,11 +100,16 @@ Result<void> grow_from(std::optional<Visit>* parent,
                        const std::optional<UniqueId>& mine) {
   const int rank = (**parent)->rank();
   const std::atomic<bool>* const give_up = give_up_of(made, ***parent);
-  PLEXUS_TRY(id, agree_on_id(***parent, mine, give_up));
+  PLEXUS_TRY(agreed, agree_on_id(***parent, mine, give_up));
   if (give_up == &made.give_up) {
     parent->reset();
   }
-  return init_by_id(made, nranks, {&id, 1}, rank, give_up);
+  auto joined = init_by_id(made, nranks, {&agreed.id, 1}, rank, give_up);
+  if (joined.has_error()) {
+    return std::move(joined).error().with_context(
+        fmt::format("ncclCommGrow with the unique id that rank {} has", agreed.owner));
+  }
+  return joined;
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ void release(Communicator* comm) {
   if (comm->initializer.joinable()) {
     comm->initializer.join();
   }
+  if (comm->finalizer.joinable()) {
+    comm->finalizer.join();
+  }
   comm->wait_submitted();
   comm->wait_left();
   comm->wait_unvisited();
@@ -64,6 +67,27 @@ void stop_aborted(Communicator* comm) {
   }
 }
 
+/// Ends all waiting in those that share resources with `comm`, as they share NCCL's abort flag.
+/// They stay, until the user ends them too.
+void stop_sharers(Process& process, const Communicator& comm) {
+  const auto sharers = Visit::begin_all(process, [&](const Communicator& other) {
+    return &other != &comm && other.share_group() == comm.share_group();
+  });
+  for (const Visit& sharer : sharers) {
+    sharer->give_up.store(true, std::memory_order_release);
+    if (sharer->state() != Code::kSuccess) {
+      continue;  // it has failed, or is being made and sees `give_up`
+    }
+    sharer->stop_with(fail(Code::kInvalidUsage,
+                           "a communicator that shares resources with this one (splitShare) was "
+                           "aborted by ncclCommAbort"));
+    sharer->setup().exchange->announce_failure(
+        fail(Code::kRemoteError,
+             "rank {} called ncclCommAbort on a communicator that shares resources with this one",
+             sharer->rank()));
+  }
+}
+
 /// Runs `end` in a thread of its own, because it waits for what may take for ever.
 void end_later(const std::function<void()>& end) {
   auto thread = start_thread("an aborted communicator", [end] {
@@ -86,6 +110,23 @@ bool may_be_read(Process& process, const Communicator& comm) {
     return other.state() != Code::kInProgress && other.setup().group == comm.setup().group &&
            !other.is_left();
   });
+}
+
+/// A non-blocking communicator is in progress until its calls are done; an error stays its state.
+Result<void> finalize_later(Communicator& comm) {
+  comm.finalized.store(true, std::memory_order_relaxed);
+  comm.try_change_state(Code::kSuccess, Code::kInProgress);
+  auto thread = start_thread("the end of a non-blocking communicator", [&comm]() noexcept {
+    comm.wait_submitted();
+    comm.try_change_state(Code::kInProgress, Code::kSuccess);
+  });
+  if (thread.has_error()) {
+    comm.try_change_state(Code::kInProgress, Code::kSuccess);
+    comm.finalized.store(false, std::memory_order_relaxed);
+    return std::move(thread).error();
+  }
+  comm.finalizer = std::move(thread).value();
+  return fail(Code::kInProgress, "in progress");
 }
 
 bool is_revoked(const Communicator& comm) noexcept {
@@ -119,7 +160,8 @@ Result<void> check_usable(Communicator& comm) noexcept {
   }
   if (is_revoked(comm)) {
     return fail(Code::kInvalidUsage,
-                "the communicator was revoked: only split, shrink and destroy are possible");
+                "the communicator was revoked, by ncclCommRevoke or by ncclCommShrink with "
+                "NCCL_SHRINK_ABORT: only split, shrink and destroy are possible");
   }
   if (state == Code::kInProgress) {
     return fail(Code::kInvalidArgument,
@@ -154,6 +196,9 @@ Result<void> finalize(Communicator& comm) {
     return fail(Code::kInvalidArgument,
                 "the communicator is not ready: poll ncclCommGetAsyncError until it is");
   }
+  if (!comm.comm_config().blocking && comm.is_busy()) {
+    return finalize_later(comm);
+  }
   comm.wait_submitted();
   comm.finalized.store(true, std::memory_order_relaxed);
   if (comm.stop.load(std::memory_order_acquire)) {
@@ -163,6 +208,14 @@ Result<void> finalize(Communicator& comm) {
 }
 
 Result<void> destroy(Process& process, Communicator* comm) {
+  const bool is_in_progress = process.communicators.any([&](const Communicator& live) {
+    return &live == comm && live.state() == Code::kInProgress && !live.comm_config().blocking;
+  });
+  if (is_in_progress) {
+    return fail(Code::kInvalidArgument,
+                "the communicator is not ready: poll ncclCommGetAsyncError until it is, or end it "
+                "with ncclCommAbort");
+  }
   if (!process.communicators.remove(comm)) {
     return fail(Code::kInvalidArgument, "the communicator was already destroyed or never created");
   }
@@ -190,6 +243,7 @@ Result<void> abort(Process& process, Communicator* comm) {
     return fail(Code::kInvalidArgument, "the communicator was already destroyed or never created");
   }
   comm->give_up.store(true, std::memory_order_release);
+  stop_sharers(process, *comm);
   const auto deadline = Deadline::after(kPatience);
   const auto is_initialized = [&] { return comm->initialized.load(std::memory_order_acquire); };
   if (!comes_true(deadline, is_initialized)) {

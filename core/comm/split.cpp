@@ -133,6 +133,8 @@ Result<void> split(
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   child_config.device = parent.comm_config().device;
   child_config.maker = pthread_self();
+  const bool shares = child_config.split_share || parent.comm_config().split_share;
+  child_config.share_group = shares ? parent.share_group() : 0;
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
     PLEXUS_TRY(visit, Visit::begin(&parent));
     return take_part(*visit, [&]() -> Result<void> {
@@ -168,6 +170,8 @@ Result<void> shrink(Communicator& parent,
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   child_config.device = parent.comm_config().device;
   child_config.maker = pthread_self();
+  const bool shares = child_config.shrink_share || parent.comm_config().shrink_share;
+  child_config.share_group = shares && !abort_parent ? parent.share_group() : 0;
   std::vector<int> members;
   for (int rank = 0; rank < parent.nranks(); ++rank) {
     if (std::find(excluded.begin(), excluded.end(), rank) == excluded.end()) {
@@ -180,9 +184,11 @@ Result<void> shrink(Communicator& parent,
       const auto started = std::chrono::steady_clock::now();
       parent.give_up_survival();
       if (abort_parent) {
+        parent.revoked.store(true, std::memory_order_relaxed);
         parent.stop_with(
             fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
         wait_stopped(parent);
+        parent.set_state(Code::kSuccess);  // that of the child says how the shrink ends
       }
       const auto group = child_group({.parent = parent.setup().group,
                                       .splits = 0,

@@ -13,9 +13,10 @@ Result<Visit> Visit::begin(Communicator* comm) {
   return Visit(comm);
 }
 
-std::vector<Visit> Visit::begin_all(Process& process) {
+std::vector<Visit> Visit::begin_all(Process& process,
+                                    const std::function<bool(const Communicator&)>& matches) {
   std::vector<Visit> visits;
-  for (Communicator* const comm : process.communicators.visit_all()) {
+  for (Communicator* const comm : process.communicators.add_visits(matches)) {
     visits.push_back(Visit(comm));
   }
   return visits;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,9 @@ class Visit {
  public:
   /// kInvalidArgument: `comm`, whose memory was a communicator's once, has ended.
   static Result<Visit> begin(Communicator* comm);
-  /// All that are live.
-  static std::vector<Visit> begin_all(Process& process);
+  /// Visits of all communicators of the process that `matches` accepts.
+  static std::vector<Visit> begin_all(Process& process,
+                                      const std::function<bool(const Communicator&)>& matches);
   ~Visit() {
     if (comm_ != nullptr) {
       comm_->visits.fetch_sub(1, std::memory_order_release);  // pairs with is_visited()

@@ -3,6 +3,7 @@
 // and the device that the communicator computes on.
 #pragma once
 
+#include <cstdint>
 #include <pthread.h>
 #include <string>
 
@@ -18,6 +19,7 @@ struct CommConfig {
   bool collnet_enable = false;
   bool split_share = false;
   bool shrink_share = false;
+  uint64_t share_group = 0;  // communicators that end together in ncclCommAbort; 0: it alone
   int traffic_class = -1;
   std::string comm_name;
   int device = -1;    // CUDA's device number; -1: the host. A child has its parent's
