@@ -27,9 +27,13 @@ Result<std::optional<Library>> find_any(const CollnetPluginOptions& options,
       // A path with a '/' is used as it is.
       const bool is_path = file.find('/') != std::string::npos;
       const fs::path path = is_path ? fs::path(file) : folder / file;
-      if (std::error_code ignored; fs::is_regular_file(path, ignored)) {
-        PLEXUS_TRY(library, Library::load(path));
-        return std::optional(std::move(library));
+      std::error_code ignored;
+      if (is_path ? fs::exists(path, ignored) : fs::is_regular_file(path, ignored)) {
+        auto library = Library::load(path);
+        if (library.has_error()) {
+          return std::move(library).error().with_context(path.string());
+        }
+        return std::optional(std::move(library).value());
       }
     }
   }
@@ -56,7 +60,7 @@ Result<Loaded> load_named(const CollnetPluginOptions& options) {
                 "collnet plugin {} was not found: looked for libplexus-collnet-{}.so and "
                 "libnccl-net-{}.so beside libplexus.so, in the folder plexus there, in "
                 "PLEXUS_PLUGIN_PATH and where the "
-                "dynamic loader looks; correct PLEXUS_COLLNET_PLUGIN",
+                "dynamic loader looks",
                 name, name, name);
   }
   auto loaded = load_shared(options, *library);
@@ -67,7 +71,7 @@ Result<Loaded> load_named(const CollnetPluginOptions& options) {
   if (loaded.value() == nullptr) {
     return fail(Code::kInvalidUsage,
                 "{} is not a collnet plugin: it exports neither plexus_collnet_query nor "
-                "ncclCollNetPlugin_v{} to v{}; correct PLEXUS_COLLNET_PLUGIN",
+                "ncclCollNetPlugin_v{} to v{}",
                 library->path().string(), nccl_collnet::kVersionLeast, nccl_collnet::kVersionMost);
   }
   return loaded;
@@ -100,7 +104,12 @@ Result<Loaded> find_collnet_plugin(const CollnetPluginOptions& options) {
     return Loaded();
   }
   if (!options.plugin.empty()) {
-    return load_named(options);
+    auto loaded = load_named(options);
+    if (loaded.has_error()) {
+      return std::move(loaded).error().with_context(
+          fmt::format("PLEXUS_COLLNET_PLUGIN={}", options.plugin));
+    }
+    return loaded;
   }
   PLEXUS_TRY(list, parse_net_plugin_list(options.net_plugins));
   if (list.named.empty() && !list.has_none) {
@@ -111,9 +120,14 @@ Result<Loaded> find_collnet_plugin(const CollnetPluginOptions& options) {
     if (library.has_error() || !library.value().has_value()) {
       continue;  // opening the network reports the error
     }
-    PLEXUS_TRY(loaded, load_shared(options, *library.value()));
-    if (loaded != nullptr) {
-      return std::move(loaded);
+    auto loaded = load_shared(options, *library.value());
+    if (loaded.has_error()) {
+      return std::move(loaded).error().with_context(
+          fmt::format("collnet of NCCL_NET_PLUGIN={} ({})", options.net_plugins,
+                      library.value()->path().string()));
+    }
+    if (loaded.value() != nullptr) {
+      return loaded;
     }
   }
   return Loaded();

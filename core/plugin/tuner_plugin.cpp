@@ -42,9 +42,14 @@ Result<std::optional<Library>> find_library(const TunerOptions& options,
       // A path with a '/' is used as it is.
       const bool is_path = file.find('/') != std::string::npos;
       const std::filesystem::path path = is_path ? std::filesystem::path(file) : folder / file;
-      if (std::error_code ignored; std::filesystem::is_regular_file(path, ignored)) {
-        PLEXUS_TRY(library, Library::load(path));
-        return std::optional(std::move(library));
+      std::error_code ignored;
+      if (is_path ? std::filesystem::exists(path, ignored)
+                  : std::filesystem::is_regular_file(path, ignored)) {
+        auto library = Library::load(path);
+        if (library.has_error()) {
+          return std::move(library).error().with_context(path.string());
+        }
+        return std::optional(std::move(library).value());
       }
     }
   }
@@ -256,6 +261,17 @@ Result<std::unique_ptr<Tuner>> Tuner::open(const TunerOptions& options,
   if (options.plugin == "none") {
     return std::unique_ptr<Tuner>();
   }
+  auto tuner = load(options, comm);
+  if (tuner.has_error()) {
+    return std::move(tuner).error().with_context(
+        options.plugin.empty() ? fmt::format("tuner of NCCL_NET_PLUGIN={}", options.net_plugins)
+                               : fmt::format("NCCL_TUNER_PLUGIN={}", options.plugin));
+  }
+  return tuner;
+}
+
+Result<std::unique_ptr<Tuner>> Tuner::load(const TunerOptions& options,
+                                           const plexus_tuner_comm_t& comm) {
   PLEXUS_TRY(library, find_tuner(options));
   if (!library.has_value()) {
     return std::unique_ptr<Tuner>();

@@ -56,6 +56,8 @@ class Tuner {
 
  private:
   explicit Tuner(std::unique_ptr<TunerSource> source);
+  [[nodiscard]] static Result<std::unique_ptr<Tuner>> load(const TunerOptions& options,
+                                                           const plexus_tuner_comm_t& comm);
   bool complain(const std::string& why);
 
   std::unique_ptr<TunerSource> source_;

@@ -61,7 +61,7 @@ Result<NameFilter::Rule> NameFilter::parse_rule(std::string_view text, const Wor
         std::any_of(std::begin(kSpellings), std::end(kSpellings),
                     [&](const Spelling& row) { return rule.collective == row.nccl; });
     if (!known) {
-      return fail(Code::kInvalidUsage,
+      return fail(Code::kInvalidArgument,
                   "{}: '{}' is not a collective; known are allreduce, broadcast, reduce, "
                   "allgather, reducescatter, alltoall, gather, scatter",
                   words.variable, rule.collective);
@@ -80,7 +80,7 @@ Result<NameFilter::Rule> NameFilter::parse_rule(std::string_view text, const Wor
       return std::find(list.begin(), list.end(), word) != list.end();
     };
     if (!has(words.known) && !has(words.only_nccl)) {
-      return fail(Code::kInvalidUsage, "{}: '{}' is not a known {}; this build has {}",
+      return fail(Code::kInvalidArgument, "{}: '{}' is not a known {}; this build has {}",
                   words.variable, word, words.what, fmt::join(words.known, ", "));
     }
   }

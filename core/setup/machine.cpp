@@ -49,8 +49,11 @@ Result<XmlElement> describe_host(const std::vector<HostRank>& ranks, const HostS
     }
     return source.cache->describe(request);
   }
-  PLEXUS_TRY(file, read_machine_file(source.config->topo_file));
-  return fill_template(std::move(file), request.ranks, request.nets);
+  auto file = read_machine_file(source.config->topo_file);
+  if (file.has_error()) {
+    return std::move(file).error().with_context("NCCL_TOPO_FILE");
+  }
+  return fill_template(std::move(file).value(), request.ranks, request.nets);
 }
 
 }  // namespace plexus

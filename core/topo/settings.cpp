@@ -23,7 +23,7 @@ Result<std::optional<PathType>> parse_level(std::string_view setting, const std:
     return std::optional(kOldNumbers.at(number));
   }
   return fail(
-      Code::kInvalidUsage,
+      Code::kInvalidArgument,
       "{}={} is invalid: expected LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB or SYS, or 0..5",
       setting, text);
 }
@@ -39,7 +39,7 @@ Result<void> parse_policy(const std::string& text, TopoOptions& options) {
     const char* const first = text.data() + kMost.size();
     int most = 0;
     if (!text.starts_with(kMost) || std::from_chars(first, end, most).ptr != end || most < 1) {
-      return fail(Code::kInvalidUsage,
+      return fail(Code::kInvalidArgument,
                   "NCCL_NETDEVS_POLICY={} is invalid: expected AUTO, ALL or MAX:N", text);
     }
     options.nets_policy = NetPolicy::kMax;

@@ -436,5 +436,117 @@ TEST(Communicators, ChildrenThatAreDestroyedLeaveNoMemoryBehind) {
   EXPECT_LT(after, before + size_t{100} * kChildren) << "of " << kChildren << " children";
 }
 
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+  return state;
+}
+
+ncclResult_t settled_state_of(ncclComm_t comm) {
+  ncclResult_t state = state_of(comm);
+  for (; state == ncclInProgress; state = state_of(comm)) {
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+TEST(Communicators, NonBlockingFinalizeAndDestroyDoNotWait) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  std::array<ncclComm_t, 2> comms{};
+  ASSERT_EQ(ncclCommInitRankConfig(comms.data(), 2, id, 0, &config), ncclInProgress);
+  EXPECT_EQ(ncclCommDestroy(comms[0]), ncclInvalidArgument) << "as NCCL's, during init";
+  ASSERT_EQ(ncclCommInitRankConfig(&comms[1], 2, id, 1, &config), ncclInProgress);
+  for (const ncclComm_t comm : comms) {
+    ASSERT_EQ(settled_state_of(comm), ncclSuccess) << ncclGetLastError(nullptr);
+  }
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+  float received = 0;
+  ASSERT_EQ(ncclRecv(&received, 1, ncclFloat, 1, comms[0], stream), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(comms[0]), ncclInProgress);
+  EXPECT_EQ(state_of(comms[0]), ncclInProgress);
+  EXPECT_EQ(ncclCommDestroy(comms[0]), ncclInvalidArgument);
+  const float sent = 7;
+  ASSERT_EQ(ncclSend(&sent, 1, ncclFloat, 0, comms[1], nullptr), ncclSuccess);
+  EXPECT_EQ(settled_state_of(comms[0]), ncclSuccess);
+  EXPECT_EQ(received, 7);
+  for (const ncclComm_t comm : comms) {
+    EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  }
+  EXPECT_EQ(plexusStreamDestroy(stream), ncclSuccess);
+}
+
+// In NCCL they share the flag that abort sets.
+TEST(Communicators, AbortOfOneEndsCallsOfThoseThatShareItsResources) {
+  for (const bool is_parents_wish : {false, true}) {
+    for (const bool aborts_child : {false, true}) {
+      std::promise<void> has_ended;
+      std::shared_future<void> ended = has_ended.get_future().share();
+      ncclUniqueId id;
+      ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < 2; ++rank) {
+        threads.emplace_back([&, rank] {
+          ncclConfig_t shares = NCCL_CONFIG_INITIALIZER;
+          shares.splitShare = 1;
+          ncclConfig_t plain = NCCL_CONFIG_INITIALIZER;
+          ncclComm_t parent = nullptr;
+          ncclComm_t child = nullptr;
+          ASSERT_EQ(
+              ncclCommInitRankConfig(&parent, 2, id, rank, is_parents_wish ? &shares : &plain),
+              ncclSuccess);
+          ASSERT_EQ(ncclCommSplit(parent, 0, rank, &child, is_parents_wish ? &plain : &shares),
+                    ncclSuccess);
+          if (rank == 0) {
+            cudaStream_t stream = nullptr;
+            ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+            float value = 0;
+            ASSERT_EQ(ncclRecv(&value, 1, ncclFloat, 1, aborts_child ? parent : child, stream),
+                      ncclSuccess);
+            EXPECT_EQ(ncclCommAbort(aborts_child ? child : parent), ncclSuccess);
+            EXPECT_NE(plexusStreamSynchronize(stream), ncclSuccess);
+            plexusStreamDestroy(stream);
+            EXPECT_EQ(ncclCommAbort(aborts_child ? parent : child), ncclSuccess);
+            has_ended.set_value();
+          } else {
+            ended.wait();
+            EXPECT_EQ(ncclCommAbort(child), ncclSuccess);
+            EXPECT_EQ(ncclCommAbort(parent), ncclSuccess);
+          }
+        });
+      }
+      for (std::thread& thread : threads) {
+        thread.join();
+      }
+    }
+  }
+}
+
+TEST(Communicators, AShrinkThatAbortsLeavesTheParentWithoutAnError) {
+  std::atomic<int> left{0};
+  run_job(3, [&](int rank, ncclComm_t comm) {
+    if (rank < 2) {
+      int excluded = 2;
+      ncclComm_t child = nullptr;
+      ASSERT_EQ(ncclCommShrink(comm, &excluded, 1, &child, nullptr, NCCL_SHRINK_ABORT), ncclSuccess)
+          << ncclGetLastError(nullptr);
+      EXPECT_EQ(state_of(comm), ncclSuccess);
+      EXPECT_EQ(sum_of_ranks(child, 1), 2);
+      int value = 0;
+      EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr),
+                ncclInvalidUsage);
+      EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+      EXPECT_EQ(state_of(comm), ncclSuccess);
+    }
+    ++left;
+    while (left.load() < 3) {
+      std::this_thread::yield();
+    }
+  });
+}
+
 }  // namespace
 }  // namespace plexus

@@ -20,6 +20,7 @@
 namespace plexus {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing_fork::run_in_child;
 using testing_job::Job;
@@ -222,11 +223,27 @@ TEST(Guest, NeverWaitsForAFileThatASettingNames) {
       const ncclResult_t made = ncclCommInitAll(comms, 2, nullptr);
       EXPECT_EQ(made == ncclSuccess, !fails) << setting << ": " << ncclGetLastError(nullptr);
       if (fails) {
-        EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr(pipe)) << setting;
+        const bool is_net = std::string(setting) == "NCCL_NET_PLUGIN";
+        EXPECT_THAT(ncclGetLastError(nullptr),
+                    AllOf(HasSubstr(pipe), HasSubstr(is_net ? "net plugin" : setting)));
       }
     });
   }
   std::filesystem::remove(pipe);
+}
+
+TEST(Guest, RefusesUnknownWordsWithTheCodeThatIsDocumented) {
+  for (const char* const setting : {"NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_LEVEL", "PLEXUS_IB_HCA",
+                                    "NCCL_NETDEVS_POLICY", "PLEXUS_DEVICE"}) {
+    run_in_child([=] {
+      take_the_network();
+      setenv("NCCL_NET_PLUGIN", "socket", 1);
+      setenv(setting, "bogus", 1);
+      ncclComm_t comms[2] = {};
+      EXPECT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclInvalidArgument) << setting;
+      EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr(setting));
+    });
+  }
 }
 
 TEST(Guest, SaysItsVersionAsNcclDoes) {
