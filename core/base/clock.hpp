@@ -15,6 +15,11 @@ class Deadline {
   static Deadline after(Clock::duration duration) { return Deadline(Clock::now() + duration); }
   static Deadline never() { return Deadline(Clock::time_point::max()); }
 
+  /// This one, or `duration` from now if that is earlier.
+  [[nodiscard]] Deadline or_after(Clock::duration duration) const {
+    return Deadline(std::min(at_, Clock::now() + duration));
+  }
+
   [[nodiscard]] bool expired() const {
     return at_ != Clock::time_point::max() && Clock::now() >= at_;
   }

@@ -43,9 +43,10 @@ Result<std::unique_ptr<LinkSet>> LinkSet::make(const security::Terms& terms,
                                                Handler handler) {
   std::unique_ptr<LinkSet> set(new LinkSet(terms, std::move(listener), times, std::move(handler)));
   set->listener_key_ = terms.key;
-  if (key == ListenerKey::kOfAddress) {
+  if (set->listener_.is_open()) {
     PLEXUS_TRY(address, set->listener_.local_address());
-    set->listener_key_ = key_of(terms.key, address);
+    set->own_ = address;
+    set->listener_key_ = key == ListenerKey::kOfAddress ? key_of(terms.key, address) : terms.key;
   }
   set->epoll_ = OwnFds::instance().open([] { return epoll_create1(EPOLL_CLOEXEC); });
   if (set->epoll_ < 0) {
@@ -102,7 +103,7 @@ Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address) {
 }
 
 Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address, const security::Key& key) {
-  PLEXUS_TRY(socket, Socket::start_connect(address));
+  PLEXUS_TRY(socket, Socket::start_connect(address.as_seen_from(own_)));
   return add({.state = Entry::State::kConnecting,
               .socket = std::move(socket),
               .address = address,

@@ -156,6 +156,7 @@ class LinkSet {
 
   security::Terms terms_;  // of the job
   security::Key listener_key_{};
+  SocketAddress own_;  // where it listens
   Socket listener_;
   Socket reserve_;  // a descriptor in reserve, for refuse() and connect_by_reserve()
   Times times_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/rendezvous.hpp"
 
-#include <charconv>
 #include <optional>
 #include <thread>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "core/bootstrap/agent_host.hpp"
 #include "core/bootstrap/family.hpp"
 #include "core/bootstrap/introducer_server.hpp"
+#include "guest/interface_choice.hpp"
 #include "security/seal.hpp"
 
 namespace plexus {
@@ -21,6 +21,8 @@ constexpr uint32_t kProtocolVersion = 2;
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
 // Tolerates a network that is still coming up, or is cut for a moment.
 constexpr auto kRefusedTime = std::chrono::seconds(2);
+// TCP itself gives up earlier (set_options of core/os/socket.cpp), after four tries.
+constexpr auto kSilentTime = std::chrono::seconds(40);
 // Later than the introducer's own deadline, whose error names the missing ranks.
 constexpr auto kExtraGatherTime = std::chrono::seconds(5);
 
@@ -56,15 +58,33 @@ Error describe_absence() {
       "it must live until all ranks have joined, and a new job needs a new unique id");
 }
 
+/// Nothing comes back from the address: neither an answer nor a refusal.
+Error describe_silence(const SocketAddress& address, const Config& config, Clock::duration time) {
+  const auto own = find_own_address(config);
+  return fail(Code::kTimeout,
+              "connecting to {} (port {}): no answer for {} s{}; a firewall between the hosts "
+              "drops what goes there (allow the ports of PLEXUS_PORT_RANGE), or the address is of "
+              "another network: choose the interface with NCCL_SOCKET_IFNAME",
+              address.to_string(), address.port(),
+              std::chrono::duration_cast<std::chrono::seconds>(time).count(),
+              own.has_value() ? " from the interface with " + own.value().to_host() : "");
+}
+
 /// Connects, and retries until patience ends while the introducer is busy or, with `may_come` (rank
 /// 0 is the listener), does not listen yet. One that listened when the id was made and now refuses
 /// is gone.
 Result<Socket> connect_to_introducer(const SocketAddress& address,
                                      bool may_come,
+                                     const Config& config,
                                      const Patience& patience) {
   std::optional<Deadline> refused;
   for (;;) {
-    auto socket = Socket::connect(address, patience);
+    const auto began = Clock::now();
+    auto socket = Socket::connect(
+        address, {.deadline = patience.deadline.or_after(kSilentTime), .stop = patience.stop});
+    if (socket.has_error() && socket.error().code() == Code::kTimeout) {
+      return describe_silence(address, config, Clock::now() - began);
+    }
     const bool is_refused = socket.has_error() && socket.error().code() == Code::kRemoteError;
     if (socket.has_value() || (!is_refused && socket.error().code() != Code::kSystemError)) {
       return socket;
@@ -208,9 +228,10 @@ class Joining {
     const security::Terms terms{.mode = mode_of(config_), .key = introducer_.secret};
     std::optional<Deadline> cut;
     for (;;) {
-      PLEXUS_TRY(socket, connect_to_introducer(introducer_.address,
-                                               introducer_.listener != UniqueId::Listener::kMaker,
-                                               patience_));
+      PLEXUS_TRY(address, introducer_address());
+      PLEXUS_TRY(socket,
+                 connect_to_introducer(address, introducer_.listener != UniqueId::Listener::kMaker,
+                                       config_, patience_));
       auto proven = prove(std::move(socket), terms, patience_);
       if (proven.has_value()) {
         return proven;
@@ -230,6 +251,15 @@ class Joining {
     return AgentServer::start(id_, agents_.process_, std::move(listener), introducer,
                               static_cast<size_t>(config_.control_connections), agents_.explain_);
   }
+  /// A link-local address is on the link of this host's interface.
+  Result<SocketAddress> introducer_address() {
+    const SocketAddress& address = introducer_.address;
+    if (reach_of(*address.raw()) != Reach::kLink || address.family() != AF_INET6) {
+      return address;
+    }
+    PLEXUS_TRY(own, find_own_address(config_));
+    return address.as_seen_from(own);
+  }
   /// What the failure of the handshake with the introducer means.
   static Error describe(Error error) {
     switch (error.code()) {
@@ -247,8 +277,11 @@ class Joining {
     if (!config_.bootstrap_ifname.empty() || !config_.socket_ifname.empty()) {
       return listen_for_members(config_);
     }
-    PLEXUS_TRY(range, parse_port_range(config_.port_range));
     PLEXUS_TRY(address, introducer.local_address());
+    if (address.is_loopback() && id_.listener == UniqueId::Listener::kRankZeroAnywhere) {
+      return listen_for_members(config_);  // the others do not reach it there
+    }
+    PLEXUS_TRY(range, parse_port_range(config_.port_range));
     address.set_port(0);
     return Socket::listen(address, range.low, range.high);
   }
@@ -274,20 +307,12 @@ std::shared_ptr<Agents::Slot> Agents::slot_of(uint64_t job) {
 }
 
 Result<PortRange> parse_port_range(const std::string& text) {
-  PortRange range;
-  if (text.empty()) {
-    return range;
-  }
-  const char* const end = text.data() + text.size();
-  const auto low = std::from_chars(text.data(), end, range.low);
-  const bool dash = low.ec == std::errc() && low.ptr != end && *low.ptr == '-';
-  const auto high = dash ? std::from_chars(low.ptr + 1, end, range.high) : low;
-  if (!dash || high.ec != std::errc() || high.ptr != end || range.low < 1 ||
-      range.high < range.low || range.high > 65535) {
+  const auto range = parse_ports(text);
+  if (!range.has_value()) {
     return fail(Code::kInvalidArgument,
                 "PLEXUS_PORT_RANGE={} is not understood: it takes low-high in 1..65535", text);
   }
-  return range;
+  return *range;
 }
 
 Result<SocketAddress> find_own_address(const Config& config) {

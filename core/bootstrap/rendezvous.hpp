@@ -18,6 +18,7 @@
 #include "core/bootstrap/unique_id.hpp"
 #include "core/os/host.hpp"
 #include "core/os/socket.hpp"
+#include "guest/port_range.hpp"
 
 namespace plexus {
 
@@ -52,11 +53,6 @@ class Agents {
   std::map<uint64_t, std::shared_ptr<Slot>> slots_;  // guarded by mutex_
 };
 
-/// low 0: any port.
-struct PortRange {
-  int low = 0;
-  int high = 0;
-};
 /// PLEXUS_PORT_RANGE, "low-high" or empty.
 Result<PortRange> parse_port_range(const std::string& text);
 

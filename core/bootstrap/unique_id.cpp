@@ -94,7 +94,13 @@ Result<UniqueId> UniqueId::from_comm_id(std::string_view host_and_port) {
   if (address.has_error()) {
     return std::move(address).error().with_context("NCCL_COMM_ID");
   }
-  return derive(address.value(), fmt::format("plexus NCCL_COMM_ID {}", host_and_port));
+  // Not of the host, which the ranks may spell differently.
+  PLEXUS_TRY(id, derive(address.value(),
+                        fmt::format("plexus NCCL_COMM_ID port {}", address.value().port())));
+  if (!SocketAddress::is_numeric(host_and_port)) {
+    id.listener = Listener::kRankZeroAnywhere;  // its own host may call itself 127.0.1.1
+  }
+  return id;
 }
 
 }  // namespace plexus

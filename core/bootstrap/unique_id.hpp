@@ -40,7 +40,8 @@ struct UniqueId {
   /// An id that nobody has to pass on: job id and secret are derived from `text`, which all ranks
   /// know, so whoever knows it can join. For trusted networks only. Rank 0 listens.
   static Result<UniqueId> derive(const SocketAddress& address, std::string_view text);
-  /// NCCL_COMM_ID: derived from its text, as in NCCL.
+  /// NCCL_COMM_ID: derived from its port, since ranks may spell the host differently. Where the
+  /// host is a name, rank 0 listens anywhere.
   static Result<UniqueId> from_comm_id(std::string_view host_and_port);
 };
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/os/socket.hpp"
 
+#include <algorithm>
 #include <arpa/inet.h>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <memory>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -16,15 +17,18 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "core/os/descriptors.hpp"
 #include "core/os/own_fds.hpp"
+#include "guest/interface_choice.hpp"
+#include "guest/port_range.hpp"
 
 namespace plexus {
 namespace {
 
 constexpr int kPollMs = 50;  // interval at which the stop flag is checked
 constexpr int kBacklog = 1024;
-constexpr size_t kScopeAt = 4 + sizeof(in6_addr);  // offset in a packed address
 
 /// No delay for small messages; a vanished host is noticed after about half a minute.
 void set_options(int fd) {
@@ -40,6 +44,14 @@ void set_options(int fd) {
   // TCP sends no keepalive probes while data is unacknowledged; this bounds that case equally.
   const unsigned unanswered_ms = 1000 * (idle_s + probes * interval_s);
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof(unanswered_ms));
+}
+
+bool is_same(const SocketAddress& a, const SocketAddress& b) {
+  std::array<uint8_t, SocketAddress::kPackedBytes> first{};
+  std::array<uint8_t, SocketAddress::kPackedBytes> second{};
+  a.pack(first.data());
+  b.pack(second.data());
+  return first == second;
 }
 
 }  // namespace
@@ -68,6 +80,18 @@ void SocketAddress::set_port(uint16_t port) {
   }
 }
 
+uint32_t SocketAddress::scope() const {
+  return family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_scope_id : 0;
+}
+
+SocketAddress SocketAddress::as_seen_from(const SocketAddress& own) const {
+  SocketAddress seen = *this;
+  if (family() == AF_INET6 && reach_of(*raw()) == Reach::kLink && scope() == 0) {
+    reinterpret_cast<sockaddr_in6*>(&seen.storage_)->sin6_scope_id = own.scope();
+  }
+  return seen;
+}
+
 bool SocketAddress::is_loopback() const {
   constexpr uint32_t kLoopbackNet = 127;
   constexpr int kNetBits = 24;
@@ -78,20 +102,39 @@ bool SocketAddress::is_loopback() const {
   return ntohl(v4.sin_addr.s_addr) >> kNetBits == kLoopbackNet;
 }
 
-std::string SocketAddress::to_string() const {
+std::string SocketAddress::to_host() const {
   char host[NI_MAXHOST] = "?";
   getnameinfo(raw(), raw_size(), host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
-  return family() == AF_INET6 ? fmt::format("[{}]:{}", host, port())
-                              : fmt::format("{}:{}", host, port());
+  return host;
+}
+
+std::string SocketAddress::to_string() const {
+  return family() == AF_INET6 ? fmt::format("[{}]:{}", to_host(), port())
+                              : fmt::format("{}:{}", to_host(), port());
+}
+
+static std::string host_of(std::string_view text) {
+  std::string host(text.substr(0, text.rfind(':') == std::string_view::npos ? 0 : text.rfind(':')));
+  return host.size() > 1 && host.front() == '[' && host.back() == ']'
+             ? host.substr(1, host.size() - 2)
+             : host;
+}
+
+bool SocketAddress::is_numeric(std::string_view text) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host_of(text).c_str(), nullptr, &hints, &found) != 0) {
+    return false;
+  }
+  freeaddrinfo(found);
+  return true;
 }
 
 Result<SocketAddress> SocketAddress::parse(std::string_view text) {
   const size_t colon = text.rfind(':');
-  std::string host(text.substr(0, colon == std::string_view::npos ? 0 : colon));
+  const std::string host = host_of(text);
   const std::string port(colon == std::string_view::npos ? "" : text.substr(colon + 1));
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
   const bool numeric = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
   if (host.empty() || !numeric || port.size() > 5 || std::stoi(port) > 65535) {
     return fail(Code::kInvalidArgument, "'{}' is not an address: write host:port or [v6]:port",
@@ -115,7 +158,6 @@ void SocketAddress::pack(uint8_t* bytes) const {
   if (family() == AF_INET6) {
     const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(&storage_);
     std::memcpy(bytes + 4, &v6.sin6_addr, 16);
-    std::memcpy(bytes + kScopeAt, &v6.sin6_scope_id, 4);
   } else {
     std::memcpy(bytes + 4, &reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr, 4);
   }
@@ -131,7 +173,6 @@ Result<SocketAddress> SocketAddress::unpack(const uint8_t* bytes) {
     auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage_);
     v6.sin6_family = AF_INET6;
     std::memcpy(&v6.sin6_addr, bytes + 4, 16);
-    std::memcpy(&v6.sin6_scope_id, bytes + kScopeAt, 4);
   } else {
     return fail(Code::kInvalidArgument, "unknown address family {}", bytes[0]);
   }
@@ -185,31 +226,33 @@ Socket Socket::open(int family) {
 
 Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high) {
   const int fixed = address.port();
-  const int first = fixed != 0 ? fixed : port_low;
-  const int last = fixed != 0 ? fixed : port_high;
-  int error = 0;
-  for (int port = first; port <= std::max(first, last); ++port) {
-    Socket socket = open(address.family());
-    if (!socket.is_open()) {
-      error = errno;
-      return describe_refused_descriptor("cannot make a socket to listen at " + address.to_string(),
-                                         error);
-    }
+  const PortRange range = fixed != 0 ? PortRange{fixed, fixed} : PortRange{port_low, port_high};
+  Socket socket;
+  const bool listens = listen_in_range(range, [&](uint16_t port) {
+    socket = open(address.family());
     const int on = 1;
-    setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    address.set_port(static_cast<uint16_t>(port));
-    if (bind(socket.fd_, address.raw(), address.raw_size()) == 0 &&
-        ::listen(socket.fd_, kBacklog) == 0) {
-      return socket;
-    }
-    error = errno;
+    address.set_port(port);
+    return socket.is_open() &&
+           setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+           bind(socket.fd_, address.raw(), address.raw_size()) == 0 &&
+           ::listen(socket.fd_, kBacklog) == 0;
+  });
+  const int error = errno;
+  if (listens) {
+    return socket;
+  }
+  if (!socket.is_open()) {
+    return describe_refused_descriptor("cannot make a socket to listen at " + address.to_string(),
+                                       error);
   }
   return fail(Code::kSystemError, "cannot listen at {} (ports {} to {}): {}", address.to_string(),
-              first, last, std::strerror(error));
+              range.low, range.high, std::strerror(error));
 }
 
 static Code code_of_connect(int error) {
-  return error == ECONNREFUSED ? Code::kRemoteError : Code::kSystemError;
+  return error == ECONNREFUSED ? Code::kRemoteError
+         : error == ETIMEDOUT  ? Code::kTimeout
+                               : Code::kSystemError;
 }
 
 Result<Socket> Socket::connect(const SocketAddress& address, const Patience& patience) {
@@ -241,6 +284,12 @@ Result<void> Socket::finish_connect(const SocketAddress& address) {
   if (error != 0) {
     return fail(code_of_connect(error), "cannot connect to {}: {}", address.to_string(),
                 std::strerror(error));
+  }
+  // TCP connects a socket to itself when the port that it was given is the one it connects to.
+  const auto own = local_address();
+  if (own.has_value() && is_same(own.value(), address)) {
+    return fail(Code::kRemoteError, "cannot connect to {}: nothing listens there",
+                address.to_string());
   }
   return ok();
 }
@@ -337,6 +386,7 @@ struct Interface {
   SocketAddress address;
 };
 
+/// Those that are up and connected, the addresses that reach furthest first.
 Result<std::vector<Interface>> list_interfaces(const std::string& family) {
   ifaddrs* list = nullptr;
   std::vector<Interface> found;
@@ -345,7 +395,7 @@ Result<std::vector<Interface>> list_interfaces(const std::string& family) {
   }
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) {
+    if (entry->ifa_addr == nullptr || !is_usable_interface(entry->ifa_flags)) {
       continue;
     }
     const int wanted = entry->ifa_addr->sa_family;
@@ -355,57 +405,38 @@ Result<std::vector<Interface>> list_interfaces(const std::string& family) {
       found.push_back({entry->ifa_name, SocketAddress(entry->ifa_addr)});
     }
   }
+  std::stable_sort(found.begin(), found.end(), [](const Interface& a, const Interface& b) {
+    return order_of_address(*a.address.raw()) < order_of_address(*b.address.raw());
+  });
   return found;
-}
-
-bool matches(const std::string& name, const std::string& list, bool exact) {
-  for (size_t at = 0; at <= list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    const std::string entry = list.substr(at, end - at);
-    if (!entry.empty() && (exact ? name == entry : name.starts_with(entry))) {
-      return true;
-    }
-    at = end + 1;
-  }
-  return false;
 }
 
 }  // namespace
 
-Result<SocketAddress> find_interface(std::string names,
+Result<SocketAddress> find_interface(const std::string& names,
                                      const std::string& family,
                                      std::string_view setting) {
   PLEXUS_TRY(interfaces, list_interfaces(family));
-  const std::string asked = names;
-  if (names.empty()) {
-    for (const Interface& candidate : interfaces) {  // before bridges and loopback
-      if (!matches(candidate.name, "lo,docker,virbr", false)) {
-        return candidate.address;
-      }
+  std::vector<std::string> all;
+  for (const Interface& each : interfaces) {
+    if (std::find(all.begin(), all.end(), each.name) == all.end()) {
+      all.push_back(each.name);
     }
-    for (const char* const last : {"docker", "lo", ""}) {
-      for (const Interface& candidate : interfaces) {
-        if (candidate.name.starts_with(last)) {
-          return candidate.address;
-        }
-      }
-    }
-    return fail(Code::kSystemError, "no network interface is up (not even loopback): bring one up");
   }
-  const bool excludes = names.front() == '^';
-  names.erase(0, excludes ? 1 : 0);
-  const bool exact = names.starts_with('=');
-  names.erase(0, exact ? 1 : 0);
-  std::string seen;
+  const std::vector<std::string> chosen = choose_interfaces(all, names);
   for (const Interface& candidate : interfaces) {
-    if (matches(candidate.name, names, exact) != excludes) {
+    if (std::find(chosen.begin(), chosen.end(), candidate.name) != chosen.end()) {
       return candidate.address;
     }
-    seen += (seen.empty() ? "" : ", ") + candidate.name;
   }
-  return fail(Code::kInvalidUsage, "{}={} matches no network interface that is up{}; available: {}",
-              setting, asked,
-              family.empty() ? "" : " and has an address of NCCL_SOCKET_FAMILY=" + family, seen);
+  if (names.empty()) {
+    return fail(Code::kSystemError, "no network interface is up (not even loopback): bring one up");
+  }
+  return fail(Code::kInvalidUsage,
+              "{}={} matches no network interface that is up and connected{}; available: {}",
+              setting, names,
+              family.empty() ? "" : " and has an address of NCCL_SOCKET_FAMILY=" + family,
+              fmt::join(all, ", "));
 }
 
 }  // namespace plexus

@@ -24,16 +24,26 @@ class SocketAddress {
   /// "host:port" or "[v6]:port"; resolves host names.
   static Result<SocketAddress> parse(std::string_view text);
 
+  /// Whether the host in "host:port" is an address and no name.
+  static bool is_numeric(std::string_view text);
+
   [[nodiscard]] std::string to_string() const;
+  /// Without the port.
+  [[nodiscard]] std::string to_host() const;
   [[nodiscard]] uint16_t port() const;
   void set_port(uint16_t port);
   [[nodiscard]] const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   [[nodiscard]] socklen_t raw_size() const;
   [[nodiscard]] int family() const { return storage_.ss_family; }
+  /// Of a link-local IPv6 address: the number of the interface, on this host. Not packed.
+  [[nodiscard]] uint32_t scope() const;
+  /// An address that came from another host: if it is link-local and has no scope, with that of
+  /// `own`, an address of the interface over which this host communicates.
+  [[nodiscard]] SocketAddress as_seen_from(const SocketAddress& own) const;
   /// Does it lead to this host and no further?
   [[nodiscard]] bool is_loopback() const;
 
-  /// Size of pack(): family, port, address and scope, as sent in messages.
+  /// Size of pack(): family, port and address, as sent in messages; the rest is zero.
   static constexpr size_t kPackedBytes = 28;
   void pack(uint8_t* bytes) const;
   static Result<SocketAddress> unpack(const uint8_t* bytes);
@@ -64,6 +74,7 @@ class Socket {
   /// [low, high].
   static Result<Socket> listen(SocketAddress address, int port_low, int port_high);
   /// Makes one attempt to connect. kRemoteError: the host refuses, so nothing listens there.
+  /// kTimeout: nothing comes back.
   static Result<Socket> connect(const SocketAddress& address, const Patience& patience);
   /// Begins to connect; the socket becomes writable when that has ended (finish_connect). Errors as
   /// of connect().
@@ -97,7 +108,7 @@ class Socket {
 /// excludes, = is exact); `family`: AF_INET, AF_INET6 or empty. Without names, loopback and the
 /// bridges of docker and libvirt are used only when there is nothing else. `setting`: the variable
 /// that `names` came from, for messages.
-Result<SocketAddress> find_interface(std::string names,
+Result<SocketAddress> find_interface(const std::string& names,
                                      const std::string& family,
                                      std::string_view setting = "NCCL_SOCKET_IFNAME");
 

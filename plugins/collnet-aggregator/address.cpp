@@ -12,9 +12,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include "guest/interface_choice.hpp"
 #include "plugins/support/descriptors.hpp"
 #include "plugins/support/errno_text.hpp"
-#include "plugins/support/name_filter.hpp"
 
 namespace plexus::aggregator {
 namespace {
@@ -44,7 +44,7 @@ std::vector<Interface> list_interfaces() {
   std::vector<Interface> found;
   for (const ifaddrs* entry = raw; entry != nullptr; entry = entry->ifa_next) {
     const int family = entry->ifa_addr == nullptr ? AF_UNSPEC : entry->ifa_addr->sa_family;
-    if ((entry->ifa_flags & IFF_UP) == 0 || (family != AF_INET && family != AF_INET6)) {
+    if (!is_usable_interface(entry->ifa_flags) || (family != AF_INET && family != AF_INET6)) {
       continue;
     }
     Interface& made = found.emplace_back();
@@ -52,9 +52,8 @@ std::vector<Interface> list_interfaces() {
     std::memcpy(&made.address.storage, entry->ifa_addr,
                 family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
   }
-  // IPv4 first, because it needs no scope.
   std::stable_sort(found.begin(), found.end(), [](const Interface& a, const Interface& b) {
-    return a.address.raw()->sa_family == AF_INET && b.address.raw()->sa_family != AF_INET;
+    return order_of_address(*a.address.raw()) < order_of_address(*b.address.raw());
   });
   return found;
 }
@@ -165,38 +164,39 @@ Result<std::vector<Address>> parse_addresses(std::string_view text) {
 Result<Address> find_own_address(std::string_view names) {
   const std::vector<Interface> all = list_interfaces();
   std::vector<std::string> allowed;
-  for (const Interface& each : all) {
-    if (names.empty() || plugin::NameFilter(names).keeps(each.name)) {
-      allowed.push_back(each.name);
-    }
-  }
-  if (names.empty()) {
-    allowed = plugin::default_interfaces(allowed);
-  }
+  std::transform(all.begin(), all.end(), std::back_inserter(allowed),
+                 [](const Interface& each) { return each.name; });
+  allowed = choose_interfaces(allowed, names);
   const auto at = std::find_if(all.begin(), all.end(), [&](const Interface& each) {
     return std::find(allowed.begin(), allowed.end(), each.name) != allowed.end();
   });
   if (at == all.end()) {
-    return fail(PLEXUS_INVALID_USAGE,
-                "NCCL_SOCKET_IFNAME={} matches no network interface that is up: correct it", names);
+    return fail(
+        PLEXUS_INVALID_USAGE,
+        "NCCL_SOCKET_IFNAME={} matches no network interface that is up and connected: correct it",
+        names);
   }
   return at->address;
 }
 
-Result<Listener> listen_at(const Address& address) {
-  Listener made{.fd = UniqueFd::open([&] {
-                  return ::socket(address.storage.ss_family,
-                                  SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-                }),
-                .address = {}};
-  const int on = 1;
+Result<Listener> listen_at(Address address, PortRange range) {
+  Listener made;
+  const bool listens = listen_in_range(range, [&](uint16_t port) {
+    made.fd = UniqueFd::open([&] {
+      return ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    });
+    const int on = 1;
+    if (port != 0) {
+      reinterpret_cast<sockaddr_in6&>(address.storage).sin6_port = htons(port);  // as of IPv4
+    }
+    return made.fd.is_open() &&
+           ::setsockopt(made.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+           ::bind(made.fd.get(), address.raw(), address.size()) == 0 &&
+           ::listen(made.fd.get(), kBacklog) == 0;
+  });
   socklen_t size = sizeof(made.address.storage);
-  if (!made.fd.is_open() ||
-      ::setsockopt(made.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(made.fd.get(), address.raw(), address.size()) != 0 ||
-      ::listen(made.fd.get(), kBacklog) != 0 ||
-      ::getsockname(made.fd.get(), reinterpret_cast<sockaddr*>(&made.address.storage), &size) !=
-          0) {
+  if (!listens || ::getsockname(made.fd.get(), reinterpret_cast<sockaddr*>(&made.address.storage),
+                                &size) != 0) {
     return fail(PLEXUS_SYSTEM_ERROR, "cannot listen at {}: {}", address.to_string(),
                 plugin::refused_descriptor_text());
   }

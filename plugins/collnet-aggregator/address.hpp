@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <vector>
 
+#include "guest/port_range.hpp"
 #include "plugins/collnet-aggregator/wire.hpp"
 #include "plugins/support/result.hpp"
 #include "plugins/support/unique_fd.hpp"
@@ -43,7 +44,7 @@ struct Listener {
   UniqueFd fd;
   Address address;  // with the port that the system assigned
 };
-Result<Listener> listen_at(const Address& address);
+Result<Listener> listen_at(Address address, PortRange range = {});
 
 /// How long the host of a peer may be silent; a peer that is only stopped is alive.
 inline constexpr auto kSilence = std::chrono::seconds(20);

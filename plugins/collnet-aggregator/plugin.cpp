@@ -11,6 +11,7 @@
 #include "plugins/collnet-aggregator/secret.hpp"
 #include "plugins/support/abi_boundary.hpp"
 #include "plugins/support/handle.hpp"
+#include "plugins/support/port_setting.hpp"
 #include "plugins/support/security_mode.hpp"
 #include "plugins/support/settings.hpp"
 
@@ -45,6 +46,7 @@ struct plexus_collnet_context {
   std::string interfaces;
   plexus::security::Mode mode;
   plexus::security::Key secret;  // of `servers`
+  plexus::PortRange ports;       // of the one that is hosted
 };
 
 struct plexus_collnet_listen {
@@ -76,6 +78,7 @@ Result<plexus_collnet_context> read_settings(const Log& log, const SettingReader
     return fail(PLEXUS_INVALID_USAGE, "{}: {}", kSecretFileSetting, secret.error().text);
   }
   PLEXUS_TRY(mode, read_mode(read));
+  PLEXUS_TRY(ports, plexus::plugin::read_ports(read));
   const bool is_exposed =
       file.empty() && std::any_of(servers.value().begin(), servers.value().end(),
                                   [](const Address& each) { return !each.is_loopback(); });
@@ -85,8 +88,9 @@ Result<plexus_collnet_context> read_settings(const Log& log, const SettingReader
         "whoever takes their address can read and change sums",
         text, kSecretFileSetting);
   }
-  return plexus_collnet_context{log, std::move(servers).value(),
-                                read_text(read, "NCCL_SOCKET_IFNAME"), mode, secret.value()};
+  return plexus_collnet_context{
+      log,  std::move(servers).value(), read_text(read, "NCCL_SOCKET_IFNAME"), mode, secret.value(),
+      ports};
 }
 
 int32_t init(const plexus_collnet_config_t* config, plexus_collnet_context_t** context) {
@@ -145,7 +149,7 @@ int32_t start_listening(plexus_collnet_context_t* context,
     }
     if (context->servers.empty()) {
       PLEXUS_TRY(own, find_own_address(context->interfaces));
-      PLEXUS_TRY(listener, listen_at(own));
+      PLEXUS_TRY(listener, listen_at(own, context->ports));
       listener.address.store(wire);
       made->listener = std::move(listener.fd);
     } else {

@@ -12,6 +12,7 @@
 
 #include "plugins/support/descriptors.hpp"
 #include "plugins/support/errno_text.hpp"
+#include "plugins/support/port_setting.hpp"
 
 namespace plexus::net_ib {
 namespace {
@@ -121,18 +122,9 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
                                                    plexus_net_handle_t& handle) {
   std::unique_ptr<Listener> listener(new Listener(place));
   PLEXUS_TRY(nic, choose_interface(*place.settings));
-  PLEXUS_TRY(socket, make_control_socket(nic.address.family()));
-  plugin::Address address = nic.address;
-  if (::bind(socket.get(), address.raw(), address.size()) != 0 ||
-      ::listen(socket.get(), SOMAXCONN) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot listen on {} ({}): {}", nic.name, address.text(),
-                plugin::errno_text());
-  }
-  socklen_t size = sizeof address.storage;
-  if (::getsockname(socket.get(), address.raw(), &size) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot read the port of a socket on {}: {}", nic.name,
-                plugin::errno_text());
-  }
+  plugin::Address address;
+  PLEXUS_TRY(socket,
+             plugin::listen_at_nic(nic, place.settings->ports, &make_control_socket, address));
   listener->socket_ = std::move(socket);
   listener->wire_.magic = kWireMagic;
   listener->wire_.address = plugin::to_wire(address);
@@ -370,6 +362,10 @@ Result<Progress> Connector::finish_tcp() {
   if (error != 0) {
     may_retry_ = is_transient_refusal(error);
     return fail(PLEXUS_REMOTE_ERROR, "{}", plugin::errno_text(error));
+  }
+  if (plugin::is_connected_to_itself(connecting_.get())) {
+    may_retry_ = true;
+    return fail(PLEXUS_REMOTE_ERROR, "{}", plugin::errno_text(ECONNREFUSED));
   }
   link_.control = ControlSocket(std::move(connecting_), security::Role::kCaller,
                                 {.mode = wire_.mode, .key = wire_.key});

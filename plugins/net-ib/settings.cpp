@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "plugins/support/number_setting.hpp"
+#include "plugins/support/port_setting.hpp"
 #include "plugins/support/security_mode.hpp"
 
 namespace plexus::net_ib {
@@ -202,6 +203,8 @@ Result<Settings> read_settings(const ReadVariable& read, int32_t traffic_class) 
   PLEXUS_TRY(merged, read_merged(read));
   PLEXUS_TRY(family, plugin::parse_family(read("NCCL_SOCKET_FAMILY")));
   PLEXUS_TRY(security, plugin::read_mode(read));
+  PLEXUS_TRY(ports, plugin::read_ports(read));
+  settings.ports = ports;
   if (security == security::Mode::kTls) {
     return fail(PLEXUS_INVALID_USAGE,
                 "PLEXUS_NET_SECURITY=tls, but RDMA sends in clear: use net-socket "

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "guest/port_range.hpp"
 #include "plugins/net-ib/gid.hpp"
 #include "plugins/net-ib/hca_filter.hpp"
 #include "plugins/net-ib/verbs.hpp"
@@ -40,6 +41,7 @@ struct FabricSettings {
 };
 
 struct Settings {
+  PortRange ports;                   // PLEXUS_PORT_RANGE
   std::vector<std::string> limited;  // what to tell the user of settings beyond their limits
   bool is_disabled = false;          // NCCL_IB_DISABLE
   HcaFilter hcas;                    // NCCL_IB_HCA, PLEXUS_IB_HCA

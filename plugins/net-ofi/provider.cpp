@@ -10,9 +10,9 @@
 
 #include <fmt/ranges.h>
 
+#include "guest/interface_choice.hpp"
 #include "plugins/net-ofi/device_memory.hpp"
 #include "plugins/net-ofi/wire.hpp"
-#include "plugins/support/name_filter.hpp"
 
 namespace plexus::net_ofi {
 namespace {
@@ -60,11 +60,12 @@ Result<std::vector<Offer>> choose_domains(const std::vector<Offer>& offers,
   if (filter.empty() && !is_by_interface) {
     return offers;
   }
-  const std::vector<std::string> initial = plugin::default_interfaces(all);
-  const plugin::NameFilter names(filter);
+  const std::vector<std::string> interfaces = choose_interfaces(all, filter);
+  const NameFilter names(filter);
   std::vector<Offer> chosen = select(offers, [&](const Offer& offer) {
-    return filter.empty() ? std::find(initial.begin(), initial.end(), offer.domain) != initial.end()
-                          : names.keeps(offer.domain);
+    return is_by_interface
+               ? std::find(interfaces.begin(), interfaces.end(), offer.domain) != interfaces.end()
+               : names.keeps(offer.domain);
   });
   if (chosen.empty()) {
     return fail(PLEXUS_INVALID_USAGE,

@@ -12,6 +12,7 @@
 #include "plugins/net-socket/liveness.hpp"
 #include "plugins/net-socket/option.hpp"
 #include "plugins/support/descriptors.hpp"
+#include "plugins/support/port_setting.hpp"
 
 namespace plexus::net_socket {
 namespace {
@@ -24,6 +25,8 @@ constexpr auto kHelloTimeout = 10s;
 constexpr auto kGatherTimeout = 60s;
 /// Longer than three TCP SYN retries (1 + 2 + 4 s) on a rebooting switch.
 constexpr auto kTcpTimeout = 20s;
+/// So many attempts in a row without any answer are enough: a firewall drops them.
+constexpr uint32_t kSilentAttemptsMax = 2;
 /// Limits what strangers can make this side hold. Beyond them the oldest is dropped.
 constexpr size_t kStrangersMax = 128;
 constexpr size_t kGatheringsMax = 64;
@@ -57,21 +60,6 @@ Result<UniqueFd> make_socket(int family, const Settings& settings) {
                           "NCCL_SOCKET_RCVBUF"));
   }
   return socket;
-}
-
-Result<void> bind_and_listen(int fd, const Nic& nic, WireHandle& wire) {
-  Address address = nic.address;
-  if (::bind(fd, address.raw(), address.size()) != 0 || ::listen(fd, SOMAXCONN) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot listen on {} ({}): {}", nic.name, address.text(),
-                errno_text());
-  }
-  socklen_t size = sizeof address.storage;
-  if (::getsockname(fd, address.raw(), &size) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot read the port of a socket on {}: {}", nic.name,
-                errno_text());
-  }
-  wire.address = plugin::to_wire(address);
-  return ok();
 }
 
 /// Continues a fixed-size message. False: the socket failed (errno) or ended (errno 0).
@@ -124,11 +112,14 @@ Result<Listener> Listener::create(const Nic& nic,
                                   const plugin::Log& log,
                                   plexus_net_handle_t& handle) {
   Listener listener(settings, log);
-  PLEXUS_TRY(socket, make_socket(nic.address.family(), settings));
+  Address address;
+  PLEXUS_TRY(socket, plugin::listen_at_nic(
+                         nic, settings.ports,
+                         [&](int family) { return make_socket(family, settings); }, address));
+  listener.wire_.address = plugin::to_wire(address);
   listener.wire_.magic = kWireMagic;
   listener.wire_.mode = settings.security;
   PLEXUS_TRY(fill_random(listener.wire_.key));
-  PLEXUS_TRY(bind_and_listen(socket.get(), nic, listener.wire_));
   listener.socket_ = std::move(socket);
   handle = {};
   std::memcpy(handle.bytes, &listener.wire_, sizeof listener.wire_);
@@ -285,6 +276,7 @@ Result<Connector> Connector::create(const Nic& nic,
                                     const plexus_net_handle_t& handle) {
   Connector connector;
   connector.settings_ = settings;
+  connector.nic_name_ = nic.name;
   std::memcpy(&connector.wire_, handle.bytes, sizeof connector.wire_);
   const WireHandle& wire = connector.wire_;
   if (wire.magic != kWireMagic || !plugin::is_usable(wire.address)) {
@@ -399,6 +391,9 @@ Connector::Setback Connector::finish_tcp(Attempt& attempt) {
   if (error != 0) {
     return {error, errno_text(error)};
   }
+  if (plugin::is_connected_to_itself(attempt.socket.fd.get())) {
+    return {ECONNREFUSED, errno_text(ECONNREFUSED)};
+  }
   attempt.socket.channel = security::Channel(attempt.socket.fd.get(), security::Role::kCaller,
                                              {.mode = wire_.mode, .key = wire_.key});
   attempt.step = Step::kProving;
@@ -445,14 +440,16 @@ Connector::Setback Connector::read_answer(Attempt& attempt) {
 Result<void> Connector::retry(const Setback& setback) {
   attempts_.clear();  // closes the sockets of this attempt
   const auto now = Clock::now();
-  if (!is_transient(setback.error) || attempt_count_ > settings_.connect_retries) {
+  silent_attempts_ = setback.error == ETIMEDOUT ? silent_attempts_ + 1 : 0;
+  if (!is_transient(setback.error) || attempt_count_ > settings_.connect_retries ||
+      silent_attempts_ == kSilentAttemptsMax) {
     const double seconds = std::chrono::duration<double>(now - first_time_).count();
     return fail(PLEXUS_REMOTE_ERROR,
-                "cannot connect to {}: {} ({} attempt{} in {:.1f} s); check that the peer runs and "
-                "that no firewall "
-                "is between, or choose another interface with NCCL_SOCKET_IFNAME",
-                target_.text(), setback.reason, attempt_count_, attempt_count_ == 1 ? "" : "s",
-                seconds);
+                "cannot connect to {} over {}: {} ({} attempt{} in {:.1f} s); check that the peer "
+                "runs and that no firewall is between (PLEXUS_PORT_RANGE limits the ports), or "
+                "choose another interface with NCCL_SOCKET_IFNAME",
+                target_.text(), nic_name_, setback.reason, attempt_count_,
+                attempt_count_ == 1 ? "" : "s", seconds);
   }
   retry_time_ = now + settings_.connect_retry_sleep * attempt_count_;
   return ok();

@@ -120,6 +120,8 @@ class Connector {
   Settings settings_;
   WireHandle wire_{};
   Address target_;
+  std::string nic_name_;
+  uint32_t silent_attempts_ = 0;   // the last ones in a row
   std::vector<Attempt> attempts_;  // one per socket; empty: waiting for `retry_time_`
   uint32_t attempt_count_ = 0;
   Clock::time_point first_time_;

@@ -2,6 +2,7 @@
 #include "plugins/net-socket/settings.hpp"
 
 #include "plugins/support/number_setting.hpp"
+#include "plugins/support/port_setting.hpp"
 #include "plugins/support/security_mode.hpp"
 
 namespace plexus::net_socket {
@@ -59,6 +60,8 @@ Result<Settings> read_settings(const ReadVariable& read) {
   PLEXUS_TRY(recv_buffer, read_number(read, "NCCL_SOCKET_RCVBUF", kSocketBuffer, settings.limited));
   PLEXUS_TRY(timeout, read_number(read, "PLEXUS_SOCKET_TIMEOUT_S", kTimeout, settings.limited));
   PLEXUS_TRY(security, plugin::read_mode(read));
+  PLEXUS_TRY(ports, plugin::read_ports(read));
+  settings.ports = ports;
   settings.family = family;
   settings.security = security;
   settings.connect_retries = static_cast<uint32_t>(retries);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "guest/port_range.hpp"
 #include "plugins/support/result.hpp"
 #include "plugins/support/socket_interface.hpp"
 #include "security/terms.hpp"
@@ -24,6 +25,7 @@ using plugin::Result;
 using plugin::AddressFamily;
 
 struct Settings {
+  PortRange ports;                   // PLEXUS_PORT_RANGE
   std::vector<std::string> limited;  // what to tell the user of settings beyond their limits
   std::string interfaces;            // NCCL_SOCKET_IFNAME
   AddressFamily family = AddressFamily::kAny;        // NCCL_SOCKET_FAMILY

@@ -11,7 +11,6 @@
 #include <ifaddrs.h>
 #include <iterator>
 #include <memory>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <string>
 #include <string_view>
@@ -20,8 +19,8 @@
 
 #include <fmt/ranges.h>
 
+#include "guest/interface_choice.hpp"
 #include "plugins/support/descriptors.hpp"
-#include "plugins/support/name_filter.hpp"
 #include "plugins/support/result.hpp"
 
 namespace plexus::plugin {
@@ -105,23 +104,26 @@ inline Address from_wire(const WireAddress& wire, uint32_t scope) {
   return address;
 }
 
+/// TCP connects a socket to itself when the port that it was given is the one it connects to, where
+/// nothing listens.
+[[nodiscard]] inline bool is_connected_to_itself(int fd) noexcept {
+  Address own;
+  Address peer;
+  socklen_t own_bytes = sizeof own.storage;
+  socklen_t peer_bytes = sizeof peer.storage;
+  return ::getsockname(fd, own.raw(), &own_bytes) == 0 &&
+         ::getpeername(fd, peer.raw(), &peer_bytes) == 0 && own_bytes == peer_bytes &&
+         std::memcmp(&own.storage, &peer.storage, own_bytes) == 0;
+}
+
 /// A network interface that is up, with its best address.
 struct Nic {
   std::string name;
   Address address;
 };
 
-/// Preference of addresses (smaller is better): IPv4, then global IPv6, then link-local IPv6.
-inline int rank_of_address(const Address& address) {
-  if (address.family() == AF_INET) {
-    return 0;
-  }
-  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
-  return IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) ? 2 : 1;
-}
-
-/// Interfaces that are up and have an address of the wanted family, one entry each (IPv4 first), in
-/// the system's order.
+/// Interfaces that are up and connected and have an address of the wanted family, one entry each
+/// with its best address, in the system's order.
 [[nodiscard]] inline Result<std::vector<Nic>> find_nics(AddressFamily family) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
@@ -129,7 +131,7 @@ inline int rank_of_address(const Address& address) {
                 refused_descriptor_text());
   }
   const auto is_wanted = [&](const ifaddrs& entry) {
-    if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) {
+    if (entry.ifa_addr == nullptr || !is_usable_interface(entry.ifa_flags)) {
       return false;
     }
     const int of_entry = entry.ifa_addr->sa_family;
@@ -153,37 +155,38 @@ inline int rank_of_address(const Address& address) {
                                     [&](const Nic& other) { return other.name == nic.name; });
     if (known == nics.end()) {
       nics.push_back(std::move(nic));
-    } else if (rank_of_address(nic.address) < rank_of_address(known->address)) {
+    } else if (order_of_address(*nic.address.raw()) < order_of_address(*known->address.raw())) {
       known->address = nic.address;
     }
   }
   return nics;
 }
 
-/// NCCL_SOCKET_IFNAME: comma list of prefixes; a leading `^` excludes them; `=` means full names.
-/// Empty: those named `ib*`, else all but loopback and the bridges of docker and libvirt, else
-/// docker's, else any. A filter that leaves none is a failure that lists the interfaces.
+/// Those that NCCL_SOCKET_IFNAME=`filter` asks for. Where it does not name any (choose_interfaces),
+/// of these those whose addresses reach furthest. A filter that leaves none is a failure that lists
+/// the interfaces.
 [[nodiscard]] inline Result<std::vector<Nic>> choose_nics(const std::vector<Nic>& nics,
                                                           std::string_view filter) {
   std::vector<std::string> all;
   std::transform(nics.begin(), nics.end(), std::back_inserter(all),
                  [](const Nic& nic) { return nic.name; });
+  const std::vector<std::string> names = choose_interfaces(all, filter);
   std::vector<Nic> chosen;
-  if (filter.empty()) {
-    const std::vector<std::string> names = default_interfaces(all);
-    std::copy_if(nics.begin(), nics.end(), std::back_inserter(chosen), [&](const Nic& nic) {
-      return std::find(names.begin(), names.end(), nic.name) != names.end();
-    });
-    return chosen;
-  }
-  const NameFilter names(filter);
-  std::copy_if(nics.begin(), nics.end(), std::back_inserter(chosen),
-               [&](const Nic& nic) { return names.keeps(nic.name); });
-  if (chosen.empty()) {
+  std::copy_if(nics.begin(), nics.end(), std::back_inserter(chosen), [&](const Nic& nic) {
+    return std::find(names.begin(), names.end(), nic.name) != names.end();
+  });
+  if (chosen.empty() && !filter.empty()) {
     return fail(PLEXUS_INVALID_USAGE,
-                "NCCL_SOCKET_IFNAME={} matches no interface that is up and has an address of the "
-                "requested family; available: {}",
+                "NCCL_SOCKET_IFNAME={} matches no interface that is up and connected and has an "
+                "address of the requested family; available: {}",
                 filter, fmt::join(all, ", "));
+  }
+  if (!NameFilter(filter).names_some() && !chosen.empty()) {
+    const auto reach = [](const Nic& nic) { return reach_of(*nic.address.raw()); };
+    const Reach best =
+        reach(*std::min_element(chosen.begin(), chosen.end(),
+                                [&](const Nic& a, const Nic& b) { return reach(a) < reach(b); }));
+    std::erase_if(chosen, [&](const Nic& nic) { return reach(nic) != best; });
   }
   return chosen;
 }

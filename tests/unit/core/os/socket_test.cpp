@@ -123,6 +123,41 @@ TEST(Socket, ListensInAPortRangeAndSaysWhenItIsFull) {
   EXPECT_EQ(third.value().local_address().value().port(), port);
 }
 
+// TCP lets a socket connect to itself where nothing listens at a port that it may be given.
+TEST(Socket, NeverConnectsToItself) {
+  auto taken = Socket::listen(loopback(), 0, 0);
+  SocketAddress address = taken.value().local_address().value();
+  taken.value().close();
+  auto caller = Socket::listen(address, 0, 0);  // has this port, and stops listening below
+  ASSERT_TRUE(caller.has_value()) << caller.error().message();
+  ASSERT_EQ(shutdown(caller.value().fd(), SHUT_RDWR), 0);
+  if (connect(caller.value().fd(), address.raw(), address.raw_size()) != 0 &&
+      errno != EINPROGRESS) {
+    GTEST_SKIP() << "this kernel does not connect a socket to itself";
+  }
+  const auto finished = caller.value().finish_connect(address);
+  ASSERT_TRUE(finished.has_error());
+  EXPECT_EQ(finished.error().code(), Code::kRemoteError);
+}
+
+TEST(SocketAddress, TakesTheScopeOfTheOwnInterfaceWhenItIsLinkLocal) {
+  const auto own = SocketAddress::parse("[fe80::2%lo]:1").value();
+  ASSERT_NE(own.scope(), 0U);
+  std::array<uint8_t, SocketAddress::kPackedBytes> bytes{};
+  SocketAddress::parse("[fe80::1%lo]:5").value().pack(bytes.data());
+  const auto received = SocketAddress::unpack(bytes.data()).value();
+  EXPECT_EQ(received.scope(), 0U) << "it is a number of the sender's";
+  EXPECT_EQ(received.as_seen_from(own).scope(), own.scope());
+  const auto global = SocketAddress::parse("[2001:db8::1]:5").value();
+  EXPECT_EQ(global.as_seen_from(own).scope(), 0U);
+}
+
+TEST(SocketAddress, KnowsNamesFromAddresses) {
+  EXPECT_TRUE(SocketAddress::is_numeric("10.0.0.1:5"));
+  EXPECT_TRUE(SocketAddress::is_numeric("[::1]:5"));
+  EXPECT_FALSE(SocketAddress::is_numeric("localhost:5"));
+}
+
 TEST(FindInterface, FindsLoopbackByNameAndFamily) {
   const auto v4 = find_interface("=lo", "AF_INET");
   ASSERT_TRUE(v4.has_value()) << v4.error().message();

@@ -47,7 +47,37 @@ TEST(ChooseNics, FiltersByPrefixExactNameAndExclusion) {
   EXPECT_THAT(chosen(all, "=eth0"), ElementsAre("eth0"));
   EXPECT_THAT(chosen(all, "=eth0,eth1"), ElementsAre("eth0", "eth1"));
   EXPECT_THAT(chosen(all, "^docker,lo"), ElementsAre("eth0", "eth01", "eth1"));
-  EXPECT_THAT(chosen(all, "^=eth0,lo"), ElementsAre("eth01", "eth1", "docker0"));
+  EXPECT_THAT(chosen(all, "^=eth0,lo"), ElementsAre("eth01", "eth1"));
+  EXPECT_THAT(chosen(all, "^eth,lo"), ElementsAre("docker0"));
+}
+
+// What is not excluded is not thereby asked for.
+TEST(ChooseNics, ExclusionsDoNotMeanLoopback) {
+  EXPECT_THAT(chosen(nics({"lo", "eth0"}), "^docker"), ElementsAre("eth0"));
+  EXPECT_THAT(chosen(nics({"lo", "eth0", "ib0"}), "^docker"), ElementsAre("ib0"));
+  EXPECT_THAT(chosen(nics({"lo", "docker0"}), "^docker"), ElementsAre("lo"));
+}
+
+Nic nic_at(const char* name, const char* address) {
+  Nic made{name, {}};
+  auto& v4 = reinterpret_cast<sockaddr_in&>(made.address.storage);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(made.address.storage);
+  if (::inet_pton(AF_INET, address, &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+  } else if (::inet_pton(AF_INET6, address, &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+  }
+  return made;
+}
+
+// A BMC's interface comes first on many servers.
+TEST(ChooseNics, TakesAddressesThatReachFurthestUnlessNamed) {
+  const std::vector<Nic> all = {nic_at("usb0", "169.254.7.7"), nic_at("eth0", "fe80::1"),
+                                nic_at("eth1", "10.0.0.1"), nic_at("eth2", "2001:db8::1")};
+  EXPECT_THAT(chosen(all, ""), ElementsAre("eth1", "eth2"));
+  EXPECT_THAT(chosen(all, "^eth1"), ElementsAre("eth2"));
+  EXPECT_THAT(chosen(all, "^eth1,eth2"), ElementsAre("usb0", "eth0"));
+  EXPECT_THAT(chosen(all, "usb"), ElementsAre("usb0"));
 }
 
 TEST(ChooseNics, FilterThatLeavesNothingListsWhatThereIs) {
