@@ -35,6 +35,12 @@ void begin_calls(Work& work) {
   }
 }
 
+void expect_messages(const Execution& execution) {
+  for (const ExpectedMessages& each : execution.expected) {
+    each.end->expect(each.messages);
+  }
+}
+
 bool drained(const Execution& execution) {
   return std::all_of(execution.ends.begin(), execution.ends.end(),
                      [](ConnectionEnd* end) { return end->drained(); });
@@ -263,8 +269,8 @@ void Engine::begin(Execution& execution) {
   for (ConnectionEnd* const end : execution.ends) {
     own_end_of(*end, queue_.engine());
   }
-  for (const ExpectedMessages& each : execution.expected) {
-    each.end->expect(each.messages);
+  if (execution.remote == nullptr) {
+    expect_messages(execution);
   }
   for (WorkQueue& queue : execution.queues) {
     queue.current = 0;
@@ -476,6 +482,9 @@ bool Engine::progress_remote(Execution& execution) {
       fail(execution, rank.stop_reason());
     }
     return ended.value();
+  }
+  for (uint64_t begun = execution.remote->take_begun(); begun > 0; --begun) {
+    expect_messages(execution);
   }
   auto moved = progress_pumps(execution);
   auto settled = pump_unsettled(rank.unsettled);

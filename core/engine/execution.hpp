@@ -84,6 +84,9 @@ class RemoteWork {
   virtual ~RemoteWork() = default;
   /// Whether it has ended; an Error: it has ended and failed. Polled by the engine's thread.
   virtual Result<bool> poll() noexcept = 0;
+  /// Times that the call has begun since it was asked last: a graph with it may be replayed before
+  /// the engine has ended the replay before.
+  virtual uint64_t take_begun() noexcept = 0;
   /// One of its calls, for error messages.
   [[nodiscard]] virtual const CallRecord& call() const noexcept = 0;
 };

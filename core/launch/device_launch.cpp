@@ -6,6 +6,7 @@
 #include <chrono>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "core/engine/list_waits.hpp"
 #include "core/launch/call_runner.hpp"
@@ -409,6 +410,7 @@ void DeviceRun::prepare(Plan& plan,
   record_ = std::move(record);
   done_ = done;
   in_graph_ = in_graph;
+  calls_known_ = 0;
   polls_ = 0;
   works_.clear();
   for (const WorkQueue& queue : described.queues) {
@@ -432,9 +434,12 @@ void DeviceRun::prepare(Plan& plan,
 
 void DeviceRun::submit() {
   runner_->submit_run(execution_, [this] {
-    if (in_graph_) {  // which may be replayed
-      replaying_.store(false, std::memory_order_release);
-      replaying_.notify_all();
+    if (in_graph_) {  // which may have been replayed meanwhile
+      replaying_.store(false);
+      if (replays_begun_.load() != replays_served_ &&
+          !execution_.rank->stop.load(std::memory_order_acquire)) {
+        serve_replays();
+      }
       return;
     }
     plan_->launches.fetch_sub(1, std::memory_order_relaxed);
@@ -456,7 +461,9 @@ bool DeviceRun::all_done() const noexcept {
 Result<bool> DeviceRun::poll() noexcept {
   bool ended = false;
   if (in_graph_) {
-    ended = replay_ended_.load(std::memory_order_acquire);  // pairs with end_replay()
+    const uint64_t replays = replays_ended_.load();
+    ended = replays == replays_begun_.load();
+    replays_served_ = ended ? replays : replays_served_;
   } else if (polls_++ % kPollsPerQuery == 0 || all_done()) {
     // Not earlier: until then the kernel uses memory that the owner of the run may free.
     rank_->runtime().adopt_thread(rank_->device());
@@ -470,19 +477,29 @@ Result<bool> DeviceRun::poll() noexcept {
   return ended;
 }
 
+void DeviceRun::serve_replays() {
+  if (!replaying_.exchange(true)) {
+    submit();
+  }
+}
+
 void DeviceRun::begin_replay(void* run) {
   auto& self = *static_cast<DeviceRun*>(run);
-  self.replaying_.wait(true, std::memory_order_acquire);  // the replay before this one has ended
-  self.replaying_.store(true, std::memory_order_relaxed);
-  self.replay_ended_.store(false, std::memory_order_relaxed);
+  // The kernel of the replay before this one has ended; what it left to pumps may still be on its way.
   for (size_t queue = 0; queue < self.works_.size(); ++queue) {
     std::atomic_ref<uint64_t>(self.done_[queue]).store(0, std::memory_order_relaxed);
   }
-  self.submit();
+  self.replays_begun_.fetch_add(1);
+  self.serve_replays();
 }
 
 void DeviceRun::end_replay(void* run) {
-  static_cast<DeviceRun*>(run)->replay_ended_.store(true, std::memory_order_release);
+  static_cast<DeviceRun*>(run)->replays_ended_.fetch_add(1);
+}
+
+uint64_t DeviceRun::take_begun() noexcept {
+  const uint64_t begun = in_graph_ ? replays_begun_.load() : 1;
+  return begun - std::exchange(calls_known_, begun);
 }
 
 std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {

@@ -29,18 +29,22 @@ class DeviceRun final : public RemoteWork {
   /// Hands it to the async engine.
   void submit();
   Result<bool> poll() noexcept override;
+  uint64_t take_begun() noexcept override;
   [[nodiscard]] const CallRecord& call() const noexcept override { return calls_.front(); }
   /// The error for a failed kernel; nullopt: the failure is not in a call of this run.
   [[nodiscard]] std::optional<Error> describe(const DeviceFailure& failure) const;
   [[nodiscard]] bool has_pumps() const noexcept { return execution_.pumps; }
   [[nodiscard]] bool is_free() const noexcept { return free_.load(std::memory_order_acquire); }
 
-  // Called from a graph's streams (DeviceRuntime::call_host).
+  // Called from a graph's streams (DeviceRuntime::call_host). They do not wait: one thread of the driver
+  // calls the host functions of all streams (docs/gpu-results.md).
   static void begin_replay(void* run);
   static void end_replay(void* run);
 
  private:
   [[nodiscard]] bool all_done() const noexcept;
+  /// Hands it to the async engine, unless that has it.
+  void serve_replays();
 
   CallRunner* runner_;
   DeviceRank* rank_;
@@ -51,8 +55,12 @@ class DeviceRun final : public RemoteWork {
   uint64_t* done_ = nullptr;
   std::vector<uint32_t> works_;  // by queue
   bool in_graph_ = false;
-  std::atomic<bool> replaying_{false};     // the engine has it
-  std::atomic<bool> replay_ended_{false};  // the stream is past the kernel
+  std::atomic<bool> replaying_{false};  // the engine has it
+  std::atomic<uint64_t> replays_begun_{0};
+  std::atomic<uint64_t> replays_ended_{0};  // the stream is past the kernel
+  // Of the engine's thread: replays whose slots were moved, and those that it knows of.
+  uint64_t replays_served_ = 0;
+  uint64_t calls_known_ = 0;
   uint32_t polls_ = 0;
   std::atomic<bool> free_{true};
 };

@@ -131,6 +131,35 @@ TEST(DeviceGraphs, CapturedCallsRunAtEachReplay) {
   EXPECT_EQ(b.value(), 128);
 }
 
+/// One thread calls the host functions of both ranks' replays: none may wait for the other rank.
+TEST(DeviceGraphs, ReplaysOfARootGoAheadOverANetwork) {
+  const OverNetwork network;
+  Job job({0, 0});
+  constexpr size_t kCount = 250'000;
+  constexpr int kReplays = 20;
+  const Buffer<int32_t> a(0, std::vector<int32_t>(kCount, 1));
+  const Buffer<int32_t> b(0, std::vector<int32_t>(kCount, 0));
+  const auto broadcast = [&](int rank, ncclComm_t comm, DeviceStream stream) {
+    int32_t* const data = (rank == 0 ? a : b).data();
+    return ncclBroadcast(data, data, kCount, ncclInt32, 0, comm, stream);
+  };
+  EXPECT_THAT(job.run_in_threads(broadcast), testing::Each(ncclSuccess));  // connects
+  job.synchronize();
+  Graph graphs[2];  // made one after the other: a capture forbids other threads to make theirs
+  for (int rank = 0; rank < 2; ++rank) {
+    machine().begin_capture(job.stream(rank));
+    EXPECT_EQ(broadcast(rank, job.comm(rank), job.stream(rank)), ncclSuccess);
+    graphs[rank] = machine().end_capture(job.stream(rank));
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int replay = 0; replay < kReplays; ++replay) {
+      machine().replay(graphs[rank], job.stream(rank));
+    }
+  }
+  job.synchronize();
+  EXPECT_EQ(b.values(), a.values());
+}
+
 TEST(DeviceGraphs, TheStreamsOfAGroupBelongToOneGraph) {
   Job job({0, 0});
   const Buffer<int32_t> a(0, std::vector<int32_t>{1});

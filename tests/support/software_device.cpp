@@ -101,6 +101,29 @@ class SoftwareStream {
   std::thread thread_;
 };
 
+namespace {
+
+/// As a driver does (docs/gpu-results.md): one thread calls the host functions of all streams.
+void call_in_drivers_thread(void (*function)(void*), void* argument) {
+  static auto* const driver = new SoftwareStream;  // of streams that may outlive what is destroyed
+  struct Done {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool value = false;
+  };
+  const auto done = std::make_shared<Done>();
+  driver->add([=] {
+    function(argument);
+    const std::lock_guard lock(done->mutex);
+    done->value = true;
+    done->changed.notify_all();
+  });
+  std::unique_lock lock(done->mutex);
+  done->changed.wait(lock, [&] { return done->value; });
+}
+
+}  // namespace
+
 struct SoftwareDevice::Event {
   std::shared_ptr<Event> self;  // until it is destroyed; streams may keep it longer
   std::mutex mutex;
@@ -428,7 +451,7 @@ Result<void> SoftwareDevice::call_host(int device,
                                        DeviceStream stream,
                                        void (*function)(void*),
                                        void* argument) {
-  stream_of(device, stream).add([function, argument] { function(argument); });
+  stream_of(device, stream).add([function, argument] { call_in_drivers_thread(function, argument); });
   return ok();
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/engine/execution.hpp"
@@ -53,9 +54,11 @@ class FakeKernel final : public RemoteWork {
     ++polls;
     return run();
   }
+  uint64_t take_begun() noexcept override { return std::exchange(begun_, 0); }
   [[nodiscard]] const CallRecord& call() const noexcept override { return call_; }
 
  private:
+  uint64_t begun_ = 1;
   CallRecord call_{};
 };
 
