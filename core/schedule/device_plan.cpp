@@ -37,7 +37,8 @@ class Image {
 
 /// Offsets of a work's tables in the image.
 struct WorkPlaces {
-  std::vector<size_t> steps;  // by lane
+  std::vector<size_t> steps;    // by lane
+  std::vector<size_t> batches;  // by lane
   size_t lanes = 0;
   size_t sends = 0;
   size_t recvs = 0;
@@ -53,8 +54,10 @@ T* at(std::byte* base, size_t offset) {
 Result<WorkPlaces> add_work(DeviceRank& rank, const WorkQueue::Item& item, Image& image) {
   const Work& work = item.work;
   WorkPlaces places;
-  for (const Lane& lane : work.program->lanes) {
-    places.steps.push_back(image.add(std::span<const Step>(lane.steps)));
+  for (size_t lane = 0; lane < work.program->lanes.size(); ++lane) {
+    places.steps.push_back(image.add(std::span<const Step>(work.program->lanes[lane].steps)));
+    const std::vector<uint32_t> batches = find_batches(*work.program, lane);
+    places.batches.push_back(image.add(std::span<const uint32_t>(batches)));
   }
   std::vector<DeviceSend*> sends;
   for (DeviceEnd* const end : item.device_sends) {
@@ -182,6 +185,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
       for (size_t lane = 0; lane < placed.steps.size(); ++lane) {
         lanes.push_back(
             {.steps = at<Step>(tables.get(), placed.steps[lane]),
+             .batches = at<uint32_t>(tables.get(), placed.batches[lane]),
              .step_count = static_cast<uint32_t>(work->program->lanes[lane].steps.size()),
              .awaited = is_awaited(*work->program, static_cast<int>(lane)) ? 1U : 0U});
       }

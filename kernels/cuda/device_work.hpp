@@ -9,9 +9,11 @@
 // DeviceBarrier; the host does not touch these during a launch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/layout/fifo.hpp"
 #include "kernels/layout/geometry.hpp"
@@ -72,7 +74,8 @@ struct DeviceLoan {
 };
 
 struct DeviceLane {
-  const Step* steps;  // Lane::steps of the recorded program, byte for byte
+  const Step* steps;        // Lane::steps of the recorded program, byte for byte
+  const uint32_t* batches;  // [step_count], see find_batches()
   uint32_t step_count;
   uint32_t awaited;  // 1: another lane waits for steps of this lane, see is_awaited()
 };
@@ -89,6 +92,54 @@ inline bool is_awaited(const Program& program, int lane) {
     }
   }
   return false;
+}
+
+/// For each step of a lane the number of steps from it on that may run at once, if they move addresses
+/// only: all of them send to one peer each, or all receive from one, a different one each.
+/// None in lanes that others wait for, step by step: what they send may be what the batch waits for.
+inline std::vector<uint32_t> find_batches(const Program& program, size_t lane_index) {
+  const Lane& lane = program.lanes[lane_index];
+  // A receiver takes the messages of a batch when all are there. Its peers may be ahead by that much.
+  constexpr auto kMessagesMax = static_cast<int64_t>(kSlots / 2);
+  const auto peer_of = [&](const Step& step) {
+    return program.peers[static_cast<size_t>(step.peers_first)];
+  };
+  const auto is_single = [&](const Step& step) {
+    const bool sends = step.receives == 0 && step.sends == 1 && step.source != Buffer::kNone &&
+                       step.target == Buffer::kNone && step.by_address;
+    const bool receives = step.receives == 1 && step.sends == 0 && step.source == Buffer::kNone &&
+                          step.target != Buffer::kNone && !step.completes;
+    if (!(sends || receives) || step.after.lane >= 0) {
+      return false;
+    }
+    const auto messages = std::count_if(lane.steps.begin(), lane.steps.end(), [&](const Step& other) {
+      const auto begin = program.peers.begin() + other.peers_first + (sends ? other.receives : 0);
+      const auto end = begin + (sends ? other.sends : other.receives);
+      return std::find(begin, end, peer_of(step)) != end;
+    });
+    return messages <= kMessagesMax;
+  };
+  std::vector<bool> single;
+  for (const Step& step : lane.steps) {
+    single.push_back(is_single(step));
+  }
+  std::vector<uint32_t> batches(lane.steps.size(), 1);
+  if (is_awaited(program, static_cast<int>(lane_index))) {
+    return batches;
+  }
+  for (size_t first = 0; first < lane.steps.size(); ++first) {
+    std::vector<int> peers;
+    for (size_t at = first; at < lane.steps.size() && peers.size() < kDevicePeersMax; ++at) {
+      const Step& step = lane.steps[at];
+      if (!single[at] || step.sends != lane.steps[first].sends ||
+          std::find(peers.begin(), peers.end(), peer_of(step)) != peers.end()) {
+        break;
+      }
+      peers.push_back(peer_of(step));
+    }
+    batches[first] = std::max(static_cast<uint32_t>(peers.size()), 1U);
+  }
+  return batches;
 }
 
 /// The cause of a failure, with the numbers of LaneFailure::Kind.
@@ -201,7 +252,7 @@ inline bool runs_in_turn(const Program& program) {
 static_assert(sizeof(DeviceSend) == 80);
 static_assert(sizeof(DeviceRecv) == 48);
 static_assert(sizeof(DeviceLoan) == 16);
-static_assert(sizeof(DeviceLane) == 16);
+static_assert(sizeof(DeviceLane) == 24);
 static_assert(sizeof(DeviceFailure) == 40);
 static_assert(sizeof(DeviceControl) == kCacheLine);
 static_assert(sizeof(DeviceWork) == 224);

@@ -186,11 +186,17 @@ class Interpreter {
         return false;
       }
       for (uint32_t i = 0; i < mine.step_count; ++i) {
-        take_table(block_, state_.step, mine.steps[i]);
-        block_.sync();
-        const After after = state_.step.after;
-        if ((after.lane >= 0 && !await_lane(after, loop)) || !run_step(loop)) {
-          return false;
+        const uint32_t batch = mine.batches[i];
+        if (batch > 1 && run_batch(mine.steps + i, batch, loop)) {
+          i += batch - 1;
+          done += batch - 1;
+        } else {
+          take_table(block_, state_.step, mine.steps[i]);
+          block_.sync();
+          const After after = state_.step.after;
+          if ((after.lane >= 0 && !await_lane(after, loop)) || !run_step(loop)) {
+            return false;
+          }
         }
         ++done;
         if (mine.awaited != 0 && block_.thread() == 0) {
@@ -222,6 +228,68 @@ class Interpreter {
       stopped_ = !wait_until(*work.control, [&] { return load_acquire(progress) >= wanted; });
     }
     return !is_stopped_anywhere();
+  }
+
+  /// Runs steps of a batch at once, a thread each, if all of them move an address only. False: nothing has
+  /// happened.
+  PLEXUS_DEVICE bool run_batch(const Step* steps, uint32_t count, uint32_t loop) {
+    const DeviceWork& work = state_.work;
+    if (work.protocol != Protocol::kSimple || work.op.scales_input()) {
+      return false;
+    }
+    bool fits = true;
+    for (uint32_t i = block_.thread(); i < count; i += block_.threads()) {
+      fits = fits && moves_address(steps[i], loop);
+    }
+    if (block_.any(!fits)) {
+      return false;
+    }
+    for (uint32_t i = block_.thread(); i < count; i += block_.threads()) {
+      finish_address(steps[i], loop);
+    }
+    block_.sync();
+    return true;
+  }
+
+  /// Waits until the message of the step can go, or is there. Whether it is, or will be, in its place.
+  PLEXUS_DEVICE bool moves_address(const Step& step, uint32_t loop) {
+    const DeviceWork& work = state_.work;
+    const StepExtent extent = extent_of(work, step, loop);
+    if (extent.size_bytes < work.borrow_bytes_min || extent.size_bytes > work.slot_bytes) {
+      return false;
+    }
+    if (step.sends > 0) {
+      DeviceSend& end = *work.sends[step.peers_first];
+      return end.by_address != 0 &&
+             (end.step < kSlots || await_taken(work, end, end.step - kSlots + 1));
+    }
+    const DeviceRecv& end = *work.recvs[step.peers_first];
+    const SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
+    const uint64_t* const ready = word_of(&slot.ready);
+    return wait_until(*work.control, [&] { return load_acquire(ready) == end.step + 1; }) &&
+           slot.call_hash == work.call.hash && slot.size_bytes == extent.size_bytes &&
+           slot.kind == SlotKind::kPointer && end.reads_pointers != 0 &&
+           slot.payload.pointer == place_of(work, step.target, extent.target_bytes);
+  }
+
+  PLEXUS_DEVICE void finish_address(const Step& step, uint32_t loop) {
+    const DeviceWork& work = state_.work;
+    if (step.receives > 0) {
+      DeviceRecv& end = *work.recvs[step.peers_first];
+      ++end.step;
+      store_release(word_of(&end.fifo->taken), end.step);
+      return;
+    }
+    const StepExtent extent = extent_of(work, step, loop);
+    DeviceSend& end = *work.sends[step.peers_first];
+    begin_message(end);
+    SlotHeader& slot = fill_header(end, static_cast<uint32_t>(extent.size_bytes));
+    slot.kind = SlotKind::kPointer;
+    slot.payload.pointer = place_of(work, step.source, extent.source_bytes);
+    store_relaxed(&state_.addresses_out, 1U);
+    ++end.step;
+    end.borrowed_until = end.step;
+    store_release(word_of(&slot.ready), end.step);
   }
 
   PLEXUS_DEVICE bool run_step(uint32_t loop) {
@@ -719,6 +787,25 @@ class Interpreter {
     }
   }
 
+  PLEXUS_DEVICE void begin_message(DeviceSend& end) {
+    const CallRecord& call = state_.work.call;
+    if (end.told != call.sequence + 1) {
+      tell_call(*end.fifo, call);
+      end.told = call.sequence + 1;
+    }
+    if (end.lines != nullptr && needs_cleaning(end.step, kSlots)) {
+      clean(end);
+    }
+  }
+  PLEXUS_DEVICE SlotHeader& fill_header(const DeviceSend& end, uint32_t size_bytes) {
+    const CallRecord& call = state_.work.call;
+    SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
+    slot.size_bytes = size_bytes;
+    slot.call_hash = call.hash;
+    slot.call = record_of_call(call.sequence);
+    return slot;
+  }
+
   /// Waits for a free slot and makes it a target, or stores the value's address in it.
   PLEXUS_DEVICE bool begin_send(const Slice& slice, uint32_t index, uint32_t number) {
     const DeviceWork& work = state_.work;
@@ -726,13 +813,7 @@ class Interpreter {
     if (end.step >= kSlots && !await_taken(work, end, end.step - kSlots + 1)) {
       return false;
     }
-    if (end.told != work.call.sequence + 1) {
-      tell_call(*end.fifo, work.call);
-      end.told = work.call.sequence + 1;
-    }
-    if (end.lines != nullptr && needs_cleaning(end.step, kSlots)) {
-      clean(end);
-    }
+    begin_message(end);
     Target& target = state_.pass.targets[1 + number];
     if (by_lines(work, end.lines)) {
       std::byte* const lines = end.lines + lines_offset(work.protocol, end.step);
@@ -746,10 +827,7 @@ class Interpreter {
       }
       return true;
     }
-    SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
-    slot.size_bytes = slice.size_bytes;
-    slot.call_hash = work.call.hash;
-    slot.call = record_of_call(work.call.sequence);
+    SlotHeader& slot = fill_header(end, slice.size_bytes);
     if (slice.delivers && end.by_address != 0) {
       return true;  // begin_delivery() does the rest
     }

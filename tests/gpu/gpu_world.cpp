@@ -184,7 +184,9 @@ void GpuWorld::put_lanes(DeviceWork& work, const Program& program) {
   std::vector<DeviceLane> lanes;
   for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
     std::vector<Step> steps = program.lanes[lane].steps;
-    lanes.push_back({arena_.put(std::span(steps)), static_cast<uint32_t>(steps.size()),
+    std::vector<uint32_t> batches = find_batches(program, lane);
+    lanes.push_back({arena_.put(std::span(steps)), arena_.put(std::span(batches)),
+                     static_cast<uint32_t>(steps.size()),
                      is_awaited(program, static_cast<int>(lane)) ? 1U : 0U});
   }
   work.lanes = arena_.put(std::span(lanes));

@@ -116,6 +116,21 @@ TEST_P(EveryAlgorithm, GivesTheHostsBitsWithMappedAddresses) {
   expect_host_bits(make(4, 300), {.on_device = all_on_device(4), .by_address = true});
 }
 
+/// Steps that move an address only run at once.
+TEST_P(EveryAlgorithm, GivesTheHostsBitsWhereAChunkIsAMessage) {
+  for (const int nranks : {5, 8}) {
+    SCOPED_TRACE(nranks);
+    Call call = make(nranks, 700);
+    call.chunk_bytes = call.slot_bytes;
+    for (const bool by_address : {false, true}) {
+      expect_host_bits(call, {.on_device = all_on_device(size_t(nranks)),
+                              .threads = 4,
+                              .by_address = by_address});
+    }
+    expect_host_bits(call, {.on_device = every_other(size_t(nranks)), .by_address = true});
+  }
+}
+
 TEST_P(EveryAlgorithm, GivesTheHostsBitsInBlocksOfSeveralThreads) {
   expect_host_bits(make(3, 150), {.on_device = all_on_device(3), .threads = 3, .by_address = true});
 }

@@ -119,6 +119,7 @@ struct World::Rank {
   std::vector<DeviceSend*> device_sends;
   std::vector<DeviceRecv*> device_recvs;
   std::vector<DeviceLane> device_lanes;
+  std::vector<std::vector<uint32_t>> batches;  // by lane
   std::vector<std::byte> scratch;
   uint32_t claimed = 0;
   DeviceControl control{};
@@ -281,8 +282,10 @@ void World::fill_host_work(Rank& rank) {
 void World::fill_device_work(Rank& rank) {
   for (size_t lane = 0; lane < rank.program.lanes.size(); ++lane) {
     const std::vector<Step>& steps = rank.program.lanes[lane].steps;
+    rank.batches.push_back(find_batches(rank.program, lane));
     rank.device_lanes.push_back(
         {.steps = steps.data(),
+         .batches = rank.batches.back().data(),
          .step_count = static_cast<uint32_t>(steps.size()),
          .awaited = is_awaited(rank.program, static_cast<int>(lane)) ? 1U : 0U});
   }
