@@ -20,6 +20,9 @@ constexpr unsigned char kCipher[] = {0x13, 0x01};
 constexpr const char* kCipherName = "TLS_AES_128_GCM_SHA256";
 /// Several records are read with one system call.
 constexpr size_t kReadAheadBytes = size_t{128} << 10;
+/// From this version of the library on, in which records are handled anew, what has been read ahead
+/// is gone when the other side renews its key: seen with 3.5.
+constexpr unsigned long kLosesReadAhead = 0x30200000;
 
 std::string last_reason() {
   const unsigned long code = ERR_get_error();
@@ -234,8 +237,10 @@ int Tls::shake_hands() {
   wants_to_write_ = false;
   // Not before: a stranger is to cost little. The buffers of the handshake are too small.
   SSL_free_buffers(ssl_);
-  SSL_set_read_ahead(ssl_, 1);
-  SSL_set_default_read_buffer_len(ssl_, kReadAheadBytes);
+  if (OpenSSL_version_num() < kLosesReadAhead) {
+    SSL_set_read_ahead(ssl_, 1);
+    SSL_set_default_read_buffer_len(ssl_, kReadAheadBytes);
+  }
   may_have_more_ = true;
   return 1;
 }
