@@ -156,7 +156,7 @@ bool AsyncEngine::serve_round() {
 bool AsyncEngine::try_start(size_t index) {
   const std::lock_guard lock(mutex_);
   Pending& pending = pending_[index];
-  if (pending.started || !may_start(index)) {
+  if (!may_start(index)) {
     return false;
   }
   engine_.reserve(pending.submission.parts.size());
@@ -179,7 +179,7 @@ bool AsyncEngine::may_start(size_t index) const {
 
 void AsyncEngine::start_ready() {
   for (size_t i = 0; i < pending_.size(); ++i) {
-    if (try_start(i)) {
+    if (!pending_[i].started && try_start(i)) {
       for (const Submission::Part& part : pending_[i].submission.parts) {
         engine_.add(*part.execution);
       }

@@ -120,6 +120,7 @@ TEST_F(Withdraw, AbortsBehindAFunctionOfTheHost) {
   expect_at_once([&] { pairs_[0]->abort(); });
   ends = true;
   ends.notify_all();
+  EXPECT_NE(plexusStreamSynchronize(stream_), ncclSuccess) << "the function looks no longer";
 }
 
 /// The group's other communicator keeps its part and its place.
