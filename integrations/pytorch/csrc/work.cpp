@@ -12,6 +12,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "quiet_thread.hpp"
+
 namespace torch_plexus {
 namespace {
 
@@ -193,13 +195,13 @@ void CallWork::mark_future() {
 CallQueue::CallQueue(std::unique_ptr<Communicator> comm, milliseconds timeout)
     : comm_(std::move(comm)),
       timeout_(timeout),
-      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      timer_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+      wake_fd_(above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
+      timer_fd_(above_stdio(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))) {
   TORCH_CHECK(wake_fd_ >= 0 && timer_fd_ >= 0,
               "plexus: no descriptor for the process group: ", std::strerror(errno),
               "; raise the limit of open files (ulimit -n)");
   start_finisher();
-  watch_ = std::thread([this] { watch(); });
+  watch_ = start_quiet_thread([this] { watch(); });
   LiveQueues& live = LiveQueues::instance();
   const std::lock_guard lock(live.mutex);
   live.queues.insert(this);
@@ -246,7 +248,7 @@ void CallQueue::close(std::unique_ptr<CallQueue> queue, c10::intrusive_ptr<c10d:
     const std::lock_guard lock(live.mutex);
     ++live.ending;
   }
-  std::thread([&live, queue = std::move(queue), store = std::move(store)]() mutable {
+  start_quiet_thread([&live, queue = std::move(queue), store = std::move(store)]() mutable {
     queue.reset();
     store.reset();
     const std::lock_guard lock(live.mutex);
@@ -415,7 +417,7 @@ void CallQueue::hand_over(WorkPtr work) {
 
 /// Under mutex_, or before there are threads.
 void CallQueue::start_finisher() {
-  finishers_.emplace_back([this] { finish_arrived(); });
+  finishers_.push_back(start_quiet_thread([this] { finish_arrived(); }));
 }
 
 void CallQueue::forget(const CallWork& work) {
