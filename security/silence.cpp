@@ -9,6 +9,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <fmt/format.h>
+
 namespace plexus::security {
 
 void Silence::start_probes(int fd, std::chrono::milliseconds limit) noexcept {
@@ -31,12 +33,34 @@ bool Silence::look(int fd, bool waits) noexcept {
   socklen_t size = sizeof info;
   const bool is_told = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
                        size >= offsetof(tcp_info, tcpi_segs_in) + sizeof info.tcpi_segs_in;
+  // The other end's segments arrive, and ours do not get there however often they are sent.
+  constexpr unsigned kRetransmits = 4;
+  const bool is_stuck = is_told && info.tcpi_segs_in != segments_ && info.tcpi_unacked > 0 &&
+                        info.tcpi_retransmits >= kRetransmits &&
+                        info.tcpi_bytes_acked == acknowledged_bytes_;
+  const bool moved = !is_told || info.tcpi_bytes_acked != acknowledged_bytes_;
+  stuck_looks_ = moved ? 0 : stuck_looks_ + (is_stuck ? 1 : 0);
+  acknowledged_bytes_ = info.tcpi_bytes_acked;
+  lost_segment_bytes_ = stuck_looks_ > 0 ? info.tcpi_snd_mss : 0;
+  if (stuck_looks_ >= kLooks / 2) {
+    return true;
+  }
   if (!waits || !is_told || info.tcpi_segs_in != segments_) {
     segments_ = info.tcpi_segs_in;
     silent_looks_ = 0;
     return false;
   }
   return ++silent_looks_ >= kLooks;
+}
+
+std::string describe_silence(uint32_t lost_segment_bytes, int64_t seconds) {
+  return lost_segment_bytes == 0
+             ? fmt::format("its host has not answered for {} s", seconds)
+             : fmt::format(
+                   "its host answers, but segments of {} bytes do not arrive there, sent again and "
+                   "again: a link between the hosts has a smaller MTU and the ICMP that says so is "
+                   "dropped (lower the MTU of the interface), or a firewall drops large ones",
+                   lost_segment_bytes);
 }
 
 }  // namespace plexus::security

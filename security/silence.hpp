@@ -10,8 +10,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace plexus::security {
+
+/// What the user is told of a connection on which, for `seconds`, look() saw nothing arrive.
+[[nodiscard]] std::string describe_silence(uint32_t lost_segment_bytes, int64_t seconds);
 
 class Silence {
  public:
@@ -23,13 +27,19 @@ class Silence {
   /// connection works without them.
   static void start_probes(int fd, std::chrono::milliseconds limit) noexcept;
 
-  /// True: bytes wait, and in the last kLooks looks nothing has arrived. `waits`: bytes wait that
-  /// the kernel does not have yet.
+  /// True: bytes wait, and in the last kLooks looks nothing has arrived, or nothing of ours there.
+  /// `waits`: bytes wait that the kernel does not have yet.
   [[nodiscard]] bool look(int fd, bool waits) noexcept;
+  /// Bytes of the segments that were sent again and again while the other end's arrived: more than
+  /// a link on the way takes. 0: nothing has arrived at all.
+  [[nodiscard]] uint32_t lost_segment_bytes() const noexcept { return lost_segment_bytes_; }
 
  private:
   uint32_t segments_ = 0;  // that had arrived at the last look
   uint32_t silent_looks_ = 0;
+  uint64_t acknowledged_bytes_ = 0;  // at the last look
+  uint32_t stuck_looks_ = 0;
+  uint32_t lost_segment_bytes_ = 0;
 };
 
 }  // namespace plexus::security

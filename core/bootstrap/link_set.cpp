@@ -292,16 +292,15 @@ void LinkSet::drop_silent() {
     return;
   }
   next_look_ = now + times_.silence / (security::Silence::kLooks + 1);
-  std::vector<Link> silent;
+  std::vector<std::pair<Link, uint32_t>> silent;
   for (const auto& [link, entry] : links_) {
     if (entry->silence.look(entry->socket.fd(), !entry->out.empty())) {
-      silent.push_back(link);
+      silent.emplace_back(link, entry->silence.lost_segment_bytes());
     }
   }
-  for (const Link link : silent) {
-    drop(link,
-         fmt::format("its host has not answered for {} s",
-                     std::chrono::duration_cast<std::chrono::seconds>(times_.silence).count()));
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(times_.silence).count();
+  for (const auto& [link, lost_segment_bytes] : silent) {
+    drop(link, security::describe_silence(lost_segment_bytes, seconds));
   }
 }
 

@@ -60,7 +60,8 @@ std::string describe_loss(int error, seconds limit) {
 }
 
 SilenceWatch::SilenceWatch(seconds limit, size_t sockets)
-    : pause_(Clock::duration(limit) / security::Silence::kLooks),
+    : limit_(limit),
+      pause_(Clock::duration(limit) / security::Silence::kLooks),
       next_look_(Clock::now() + pause_),
       silences_(sockets) {}
 
@@ -78,6 +79,15 @@ bool SilenceWatch::has_expired(std::span<const Socket> sockets) noexcept {
     has_expired = silences_[i].look(sockets[i].fd.get(), true) || has_expired;
   }
   return has_expired;
+}
+
+std::string SilenceWatch::describe() const {
+  for (const security::Silence& silence : silences_) {
+    if (silence.lost_segment_bytes() != 0) {
+      return security::describe_silence(silence.lost_segment_bytes(), limit_.count());
+    }
+  }
+  return describe_loss(ETIMEDOUT, limit_);
 }
 
 }  // namespace plexus::net_socket

@@ -41,10 +41,13 @@ class SilenceWatch {
   /// To be called whenever a message waits and nothing moves. True: over the time limit nothing
   /// has arrived on one of `sockets`.
   [[nodiscard]] bool has_expired(std::span<const Socket> sockets) noexcept;
+  /// Why it has.
+  [[nodiscard]] std::string describe() const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  const std::chrono::seconds limit_;
   const Clock::duration pause_;  // between two looks
   Clock::time_point next_look_;
   uint32_t calls_ = 0;

@@ -232,7 +232,7 @@ void SendConnection::progress() {
 void SendConnection::wait_idle() {
   if (!is_broken() && silence_.has_expired(sockets())) {
     break_off(fail(PLEXUS_REMOTE_ERROR, "lost the connection to {} while sending: {}", peer(),
-                   describe_loss(ETIMEDOUT, timeout())));
+                   silence_.describe()));
   }
 }
 

@@ -5,6 +5,7 @@ namespaces, which stand for two hosts, joined by a veth pair. The test makes bot
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -185,6 +186,21 @@ class DeadNetwork(netns.Test):
             end.tell(10 * self.MANY * self.MANY)
         netns.ip("-n", self.hosts[0], "link", "set", LINK, "down")
         self.check_both(stream)
+
+    def test_a_path_that_drops_large_segments_is_said_to_have_another_mtu(self):
+        if shutil.which("iptables") is None:
+            self.skipTest("iptables, which stands for a link with a smaller MTU, is not installed")
+        streams = [self.connect(), self.connect(**self.WITH_HELPERS)]
+        subprocess.run(["ip", "netns", "exec", self.hosts[1], "iptables", "-A", "INPUT", "-i", LINK, "-p", "tcp",
+                        "-m", "length", "--length", "1000:65535", "-j", "DROP"], check=True, capture_output=True,
+                       timeout=job.bound(20))
+        for stream in streams:
+            for end in stream:
+                end.tell(self.MANY)
+        for send, _ in streams:
+            ended = send.end(60)
+            self.assertIn("lost the connection", ended.stdout)
+            self.assertIn("MTU", ended.stdout)
 
     def test_a_peer_that_is_stopped_is_alive(self):
         full, waiting = self.connect(), self.connect()
