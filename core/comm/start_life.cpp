@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/start_life.hpp"
 
+#include <cstddef>
 #include <exception>
+#include <pthread.h>
 #include <utility>
 
 #include "core/base/log.hpp"
@@ -28,6 +30,46 @@ void run_initializer(Communicator& comm, const std::function<Result<void>()>& ma
     comm.fail_for_memory();
   }
   comm.initialized.store(true, std::memory_order_release);  // pairs with abort's load
+}
+
+/// Making a communicator calls resolvers, loaders and parsers, which are not written for the small
+/// stacks that a program may give its threads.
+bool has_small_stack() noexcept {
+  constexpr std::ptrdiff_t kRoomBytes = std::ptrdiff_t{256} * 1024;
+  pthread_attr_t attributes;
+  void* lowest = nullptr;
+  size_t size_bytes = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
+    return false;
+  }
+  (void)pthread_attr_getstack(&attributes, &lowest, &size_bytes);
+  pthread_attr_destroy(&attributes);
+  const std::byte here{};
+  return lowest != nullptr && &here - static_cast<const std::byte*>(lowest) < kRoomBytes;
+}
+
+/// Calls `make` here, or in a thread with more room.
+Result<void> make_with_room(const Communicator& comm, const std::function<Result<void>()>& make) {
+  if (!has_small_stack()) {
+    return make();
+  }
+  Result<void> made = ok();
+  std::exception_ptr thrown;
+  PLEXUS_TRY(thread, start_thread("making a communicator", [&]() noexcept {
+               try {
+                 if (const int device = comm.comm_config().device; device != kHostDevice) {
+                   comm.process().devices()->adopt_thread(device);
+                 }
+                 made = make();
+               } catch (...) {
+                 thrown = std::current_exception();
+               }
+             }));
+  thread.join();
+  if (thrown != nullptr) {
+    std::rethrow_exception(thrown);
+  }
+  return made;
 }
 
 }  // namespace
@@ -59,7 +101,7 @@ Result<void> start_life(Process& process,
   *slot = nullptr;
   const auto made_or_threw = [&] {
     try {
-      return try_make();
+      return make_with_room(*comm, try_make);
     } catch (...) {  // no memory for the error
       process.communicators.remove(comm);
       throw;
