@@ -32,7 +32,8 @@ void wait_for_calls(const std::vector<Communicator*>& comms) {
 /// A rank with a call that does not end, or that is not ready yet, is missed by the others: they
 /// hear that the process died.
 void leave_all(Process& process) {
-  const std::vector<Visit> visits = Visit::begin_all(process, [](const Communicator&) { return true; });
+  const std::vector<Visit> visits =
+      Visit::begin_all(process, [](const Communicator&) { return true; });
   std::vector<Communicator*> comms;
   for (const Visit& visit : visits) {
     if (visit->state() != Code::kInProgress) {

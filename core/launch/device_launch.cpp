@@ -485,7 +485,8 @@ void DeviceRun::serve_replays() {
 
 void DeviceRun::begin_replay(void* run) {
   auto& self = *static_cast<DeviceRun*>(run);
-  // The kernel of the replay before this one has ended; what it left to pumps may still be on its way.
+  // The kernel of the replay before this one has ended; what it left to pumps may still be on its
+  // way.
   for (size_t queue = 0; queue < self.works_.size(); ++queue) {
     std::atomic_ref<uint64_t>(self.done_[queue]).store(0, std::memory_order_relaxed);
   }
@@ -493,9 +494,7 @@ void DeviceRun::begin_replay(void* run) {
   self.serve_replays();
 }
 
-void DeviceRun::end_replay(void* run) {
-  static_cast<DeviceRun*>(run)->replays_ended_.fetch_add(1);
-}
+void DeviceRun::end_replay(void* run) { static_cast<DeviceRun*>(run)->replays_ended_.fetch_add(1); }
 
 uint64_t DeviceRun::take_begun() noexcept {
   const uint64_t begun = in_graph_ ? replays_begun_.load() : 1;

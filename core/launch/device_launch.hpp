@@ -36,8 +36,8 @@ class DeviceRun final : public RemoteWork {
   [[nodiscard]] bool has_pumps() const noexcept { return execution_.pumps; }
   [[nodiscard]] bool is_free() const noexcept { return free_.load(std::memory_order_acquire); }
 
-  // Called from a graph's streams (DeviceRuntime::call_host). They do not wait: one thread of the driver
-  // calls the host functions of all streams (docs/gpu-results.md).
+  // Called from a graph's streams (DeviceRuntime::call_host). They do not wait: one thread of the
+  // driver calls the host functions of all streams (docs/gpu-results.md).
   static void begin_replay(void* run);
   static void end_replay(void* run);
 

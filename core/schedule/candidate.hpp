@@ -15,8 +15,8 @@
 namespace plexus {
 
 /// Slot sizes without NCCL_BUFFSIZE. A slot in memory should stay in a core's cache between writer
-/// and reader; a slot of a network should need few system calls per byte (docs/performance.md); what
-/// a block does beside moving bytes should be little for each slot (docs/gpu-results.md).
+/// and reader; a slot of a network should need few system calls per byte (docs/performance.md);
+/// what a block does beside moving bytes should be little for each slot (docs/gpu-results.md).
 inline constexpr uint32_t kSlotBytesOfMemory = 128 * 1024;
 inline constexpr uint32_t kSlotBytesOfDevices = 512 * 1024;
 inline constexpr uint32_t kSlotBytesOfNetwork = 512 * 1024;

@@ -114,14 +114,13 @@ void add_candidates(const Algorithm& algorithm,
     const uint32_t chunk_bytes = uses_lines(protocol)
                                      ? std::min(input.slot_bytes, payload_bytes_max(protocol))
                                      : input.slot_bytes;
-    candidates.push_back(
-        {.choice = {.algorithm = &algorithm,
-                    .protocol = protocol,
-                    .channels = std::min(std::max(1, input.channels_min),
-                                         channels_max_of(algorithm, input)),
-                    .chunk_bytes = chunk_bytes},
-         .possible = reason.empty(),
-         .reason = std::move(reason)});
+    candidates.push_back({.choice = {.algorithm = &algorithm,
+                                     .protocol = protocol,
+                                     .channels = std::min(std::max(1, input.channels_min),
+                                                          channels_max_of(algorithm, input)),
+                                     .chunk_bytes = chunk_bytes},
+                          .possible = reason.empty(),
+                          .reason = std::move(reason)});
   }
 }
 

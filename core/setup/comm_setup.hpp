@@ -61,7 +61,7 @@ struct CommSetup {
   CollnetOpen collnet;
   int channels_min = 1;  // possible on all ranks
   int channels_max = 1;
-  int blocks = 0;  // see blocks_of_rank()
+  int blocks = 0;               // see blocks_of_rank()
   int net_channels = 1;         // that share a long message over the network
   uint32_t ranks_per_core = 1;  // of this rank's cores, rounded up
 

@@ -170,8 +170,8 @@ uint32_t blocks_of_rank(std::span<const PeerInfo> infos) {
   for (const PeerInfo& info : infos) {
     if (info.on_cuda()) {
       // One block of the device is reserved for sends and receives.
-      const auto blocks = static_cast<uint32_t>((std::max(info.device_blocks, 1U) - 1) /
-                                                sharers_of(infos, info));
+      const auto blocks =
+          static_cast<uint32_t>((std::max(info.device_blocks, 1U) - 1) / sharers_of(infos, info));
       least = least == 0 ? std::max(blocks, 1U) : std::min(least, std::max(blocks, 1U));
     }
   }

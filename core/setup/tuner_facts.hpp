@@ -40,8 +40,8 @@ uint32_t choose_slot_bytes(std::span<const PeerInfo> infos);
 /// call may have (bounds_of_channels).
 uint32_t choose_net_channels(std::span<const PeerInfo> infos);
 
-/// Thread blocks that a call of any rank may have on its device, beside those of the device's other ranks
-/// and one for sends and receives; 0: no rank is on a device.
+/// Thread blocks that a call of any rank may have on its device, beside those of the device's other
+/// ranks and one for sends and receives; 0: no rank is on a device.
 uint32_t blocks_of_rank(std::span<const PeerInfo> infos);
 
 /// Fewest and most channels that all ranks support, of programs with one lane.

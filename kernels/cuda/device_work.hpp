@@ -94,12 +94,14 @@ inline bool is_awaited(const Program& program, int lane) {
   return false;
 }
 
-/// For each step of a lane the number of steps from it on that may run at once, if they move addresses
-/// only: all of them send to one peer each, or all receive from one, a different one each.
-/// None in lanes that others wait for, step by step: what they send may be what the batch waits for.
+/// For each step of a lane the number of steps from it on that may run at once, if they move
+/// addresses only: all of them send to one peer each, or all receive from one, a different one
+/// each. None in lanes that others wait for, step by step: what they send may be what the batch
+/// waits for.
 inline std::vector<uint32_t> find_batches(const Program& program, size_t lane_index) {
   const Lane& lane = program.lanes[lane_index];
-  // A receiver takes the messages of a batch when all are there. Its peers may be ahead by that much.
+  // A receiver takes the messages of a batch when all are there. Its peers may be ahead by that
+  // much.
   constexpr auto kMessagesMax = static_cast<int64_t>(kSlots / 2);
   const auto peer_of = [&](const Step& step) {
     return program.peers[static_cast<size_t>(step.peers_first)];
@@ -112,11 +114,13 @@ inline std::vector<uint32_t> find_batches(const Program& program, size_t lane_in
     if (!(sends || receives) || step.after.lane >= 0) {
       return false;
     }
-    const auto messages = std::count_if(lane.steps.begin(), lane.steps.end(), [&](const Step& other) {
-      const auto begin = program.peers.begin() + other.peers_first + (sends ? other.receives : 0);
-      const auto end = begin + (sends ? other.sends : other.receives);
-      return std::find(begin, end, peer_of(step)) != end;
-    });
+    const auto messages =
+        std::count_if(lane.steps.begin(), lane.steps.end(), [&](const Step& other) {
+          const auto begin =
+              program.peers.begin() + other.peers_first + (sends ? other.receives : 0);
+          const auto end = begin + (sends ? other.sends : other.receives);
+          return std::find(begin, end, peer_of(step)) != end;
+        });
     return messages <= kMessagesMax;
   };
   std::vector<bool> single;

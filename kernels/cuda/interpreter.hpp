@@ -11,93 +11,9 @@
 // writes because of that sync.
 #pragma once
 
-#include "kernels/cuda/pass.hpp"
+#include "kernels/cuda/block_state.hpp"
 
 namespace plexus {
-
-/// State that the threads of a block share. Work and step are copies of the launch's tables, which may
-/// be in pinned memory; the ends of the step's peers are copies that the thread that serves a peer
-/// writes back after the step.
-struct BlockState {
-  // Units of short LL messages, see Interpreter::stages(): those that arrive, by peer, and the value's.
-  static constexpr uint32_t kStagedUnits = 128;
-  alignas(Vector) uint64_t arrived[kStagedUnits];
-  alignas(Vector) uint64_t value[kStagedUnits];
-  Pass pass;
-  DeviceWork work;
-  Step step;
-  DeviceRecv recvs[kDevicePeersMax];
-  DeviceSend sends[kDevicePeersMax];
-  // addresses were sent, so their bytes must not change until they are taken
-  uint32_t addresses_out;
-};
-
-/// The bytes of a step in its buffers, and the part of them that one slot carries.
-struct StepExtent {
-  uint64_t source_bytes;  // offset
-  uint64_t target_bytes;  // offset
-  uint64_t size_bytes;
-};
-
-PLEXUS_DEVICE inline uint32_t log2_of_element(DataType type) {
-  switch (type) {
-    case DataType::kFloat16:
-    case DataType::kBfloat16:
-      return 1;
-    case DataType::kInt32:
-    case DataType::kUint32:
-    case DataType::kFloat32:
-      return 2;
-    case DataType::kInt64:
-    case DataType::kUint64:
-    case DataType::kFloat64:
-      return 3;
-    default:
-      return 0;
-  }
-}
-
-PLEXUS_DEVICE inline Span chunk_span(const DeviceWork& work,
-                                     Buffer buffer,
-                                     int chunk,
-                                     uint32_t loop) {
-  const Geometry& geometry = work.geometry;
-  const auto index = static_cast<uint32_t>(chunk);
-  // a chunk of scratch is as long as the buffer's chunk with the same index
-  if (buffer == Buffer::kScratch) {
-    const Span like = span_of(geometry, 0, geometry.blocked ? 0 : index, loop);
-    return {index * geometry.chunk_count, like.count};
-  }
-  return span_of(geometry,
-                 buffer == Buffer::kInput ? geometry.input_stride : geometry.output_stride, index,
-                 loop);
-}
-
-PLEXUS_DEVICE inline StepExtent extent_of(const DeviceWork& work, const Step& step, uint32_t loop) {
-  // Verbs without a local buffer forward as many bytes as their output chunk would hold.
-  const bool has_source = step.source != Buffer::kNone;
-  const Span source = chunk_span(work, has_source ? step.source : Buffer::kOutput,
-                                 has_source ? step.source_chunk : step.target_chunk, loop);
-  const Span target = step.target == Buffer::kNone
-                          ? source
-                          : chunk_span(work, step.target, step.target_chunk, loop);
-  const uint32_t shift = log2_of_element(work.type);
-  return {source.offset << shift, target.offset << shift, source.count << shift};
-}
-
-PLEXUS_DEVICE inline std::byte* place_of(const DeviceWork& work, Buffer buffer, uint64_t offset) {
-  switch (buffer) {
-    case Buffer::kInput:
-      return work.input + offset;
-    case Buffer::kOutput:
-      return work.output + offset;
-    case Buffer::kScratch:
-      return work.scratch + offset;
-    case Buffer::kNone:
-      break;
-  }
-  return nullptr;
-}
 
 template <class Block>
 class Interpreter {
@@ -105,13 +21,7 @@ class Interpreter {
   PLEXUS_DEVICE Interpreter(const Block& block, BlockState& state) : block_(block), state_(state) {}
 
   PLEXUS_DEVICE void run(const DeviceBlock& block) {
-    if (block_.thread() == 0) {
-      state_.addresses_out = 0;
-    }
-    if (block.in_turn != 0) {
-      run_in_turn(block.queue);
-      return;
-    }
+    begin();
     const DeviceBlock mine = block;
     if (mine.lane == 0) {
       note_time(mine.queue, 0);
@@ -122,7 +32,13 @@ class Interpreter {
     }
   }
 
- private:
+ protected:
+  PLEXUS_DEVICE void begin() {
+    if (block_.thread() == 0) {
+      state_.addresses_out = 0;
+    }
+  }
+
   /// Recorded by the first lane only, because the lanes of a work begin and end at about the same
   /// time.
   PLEXUS_DEVICE void note_time(const DeviceQueue& queue, uint32_t which) {
@@ -144,8 +60,8 @@ class Interpreter {
     drain(queue, lane);
   }
 
-  /// Lets peers whose device reaches this one's memory write results to the output of the work. They
-  /// see it with what this block sends next.
+  /// Lets peers whose device reaches this one's memory write results to the output of the work.
+  /// They see it with what this block sends next.
   PLEXUS_DEVICE void open_output() {
     const DeviceWork& work = state_.work;
     for (uint32_t i = block_.thread(); work.open_bytes > 0 && i < work.peer_count;
@@ -230,8 +146,8 @@ class Interpreter {
     return !is_stopped_anywhere();
   }
 
-  /// Runs steps of a batch at once, a thread each, if all of them move an address only. False: nothing has
-  /// happened.
+  /// Runs steps of a batch at once, a thread each, if all of them move an address only. False:
+  /// nothing has happened.
   PLEXUS_DEVICE bool run_batch(const Step* steps, uint32_t count, uint32_t loop) {
     const DeviceWork& work = state_.work;
     if (work.protocol != Protocol::kSimple || work.op.scales_input()) {
@@ -251,7 +167,8 @@ class Interpreter {
     return true;
   }
 
-  /// Waits until the message of the step can go, or is there. Whether it is, or will be, in its place.
+  /// Waits until the message of the step can go, or is there. Whether it is, or will be, in its
+  /// place.
   PLEXUS_DEVICE bool moves_address(const Step& step, uint32_t loop) {
     const DeviceWork& work = state_.work;
     const StepExtent extent = extent_of(work, step, loop);
@@ -309,7 +226,7 @@ class Interpreter {
         const auto size_bytes =
             static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
         if (!run_slice({source, target, size_bytes, scales, delivers_slice(size_bytes),
-                         stages(size_bytes)})) {
+                        stages(size_bytes)})) {
           return false;
         }
         left_bytes -= size_bytes;
@@ -320,7 +237,8 @@ class Interpreter {
         keep_ends();
       }
     }
-    block_.sync();  // another thread may serve the same peer in the next step, which replaces this one
+    block_.sync();  // another thread may serve the same peer in the next step, which replaces this
+                    // one
     return true;
   }
 
@@ -364,8 +282,7 @@ class Interpreter {
       const DeviceSend& end = state_.sends[i / units];
       const Target to{end.lines + lines_offset(Protocol::kLL, end.step), Carrier::kLL,
                       flag_of_step(end.step)};
-      store_unit(to, unit * kUnitBytes, state_.value[unit],
-                 bytes_of_unit(slice.size_bytes, unit));
+      store_unit(to, unit * kUnitBytes, state_.value[unit], bytes_of_unit(slice.size_bytes, unit));
     }
   }
 
@@ -411,7 +328,7 @@ class Interpreter {
       block_.sync();  // all threads read the ends that others have taken or counted on
     }
     for_peers([&](uint32_t index, uint32_t i) {
-      const bool good = stopped_ ? false
+      const bool good = stopped_         ? false
                         : i < receives() ? begin_receive(slice, index, i)
                                          : begin_send(slice, index, i - receives());
       stopped_ = !good;
@@ -446,155 +363,6 @@ class Interpreter {
       i < receives() ? finish_receive(i) : finish_send(i - receives());
     });
     return true;
-  }
-
-  // ---- many queues, one block ----
-
-  /// Serves more queues than the device has room for blocks. The block never waits for a single
-  /// peer: it goes round and moves a slice of every queue whose slots are ready. Whatever the order
-  /// of the peers' blocks and the boundaries of their launches, it moves as long as any of its
-  /// queues can move; and a message can always move at one of its ends, since its slot is either
-  /// full (the receiver can proceed) or free (the sender can). It waits for the receivers of
-  /// addresses only after everything was sent and received.
-  PLEXUS_DEVICE_NOINLINE void run_in_turn(const DeviceQueue& first) {
-    for (const DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
-      note_time(*queue, 0);
-    }
-    bool left = true;
-    uint32_t idle_rounds = 0;
-    for (uint32_t round = 1; left; ++round) {
-      bool moved = false;
-      left = false;
-      for (const DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
-        const TurnEnd end = take_turn(*queue, round);
-        moved = moved || end == TurnEnd::kMoved;
-        left = left || end != TurnEnd::kDone;
-      }
-      idle_rounds = moved ? 0 : idle_rounds + 1;
-      if (!moved) {
-        pause_between_polls(idle_rounds);
-      }
-    }
-    for (const DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
-      drain(*queue, 0);
-      block_.sync();
-      if (block_.thread() == 0) {
-        queue->barrier->turn = {0, 0, 0, 0, 0};
-      }
-    }
-  }
-
-  enum class TurnEnd : uint8_t { kDone, kWaits, kMoved };
-
-  /// All threads of the block get the same result.
-  PLEXUS_DEVICE TurnEnd take_turn(const DeviceQueue& queue, uint32_t round) {
-    const DeviceTurn turn = queue.barrier->turn;
-    if (turn.work == queue.work_count) {
-      return TurnEnd::kDone;
-    }
-    take_table(block_, state_.work, queue.works[turn.work]);
-    block_.sync();
-    const DeviceWork& work = state_.work;
-    if (turn.loop == 0 && turn.step == 0 && turn.done_bytes == 0) {
-      open_output();
-    }
-    const DeviceLane lane = work.lanes[0];
-    if (work.geometry.loops > 0 && lane.step_count > 0) {
-      take_table(block_, state_.step, lane.steps[turn.step]);
-      block_.sync();
-      const Step& step = state_.step;
-      const StepExtent extent = extent_of(work, step, turn.loop);
-      const uint64_t left_bytes = extent.size_bytes - turn.done_bytes;
-      const auto size_bytes =
-          static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
-      if (extent.size_bytes > 0 || work.exchanges_empty) {
-        take_ends();
-        if (!is_ready()) {
-          return may_go_on(queue, round) ? TurnEnd::kWaits : TurnEnd::kDone;
-        }
-        std::byte* const source =
-            place_of(work, step.source, extent.source_bytes + turn.done_bytes);
-        std::byte* const target =
-            place_of(work, step.target, extent.target_bytes + turn.done_bytes);
-        const bool scales = step.source == Buffer::kInput && work.op.scales_input();
-        if (!run_slice({source, target, size_bytes, scales, delivers_slice(size_bytes),
-                         stages(size_bytes)})) {
-          return give_up(queue);
-        }
-        keep_ends();
-      }
-      if (size_bytes < left_bytes) {
-        end_turn(queue, {turn.work, turn.loop, turn.step, 0, turn.done_bytes + size_bytes});
-        return TurnEnd::kMoved;
-      }
-    }
-    end_step(queue, turn, lane.step_count);
-    return TurnEnd::kMoved;
-  }
-
-  /// Advances to the next step, loop or work.
-  PLEXUS_DEVICE void end_step(const DeviceQueue& queue, const DeviceTurn& turn, uint32_t step_count) {
-    const DeviceWork& work = state_.work;
-    DeviceTurn next{turn.work, turn.loop, turn.step + 1, 0, 0};
-    if (next.step >= step_count) {
-      next.step = 0;
-      ++next.loop;
-    }
-    if (next.loop >= work.geometry.loops) {
-      next = {turn.work + 1, 0, 0, 0, 0};
-    }
-    end_turn(queue, next);
-    if (next.work == queue.work_count) {
-      note_time(queue, 1);
-    }
-    if (block_.thread() == 0 && next.work != turn.work) {
-      store_release(queue.done, uint64_t{next.work});
-    }
-  }
-
-  PLEXUS_DEVICE void end_turn(const DeviceQueue& queue, const DeviceTurn& next) {
-    block_.sync();  // all threads have read the turn
-    if (block_.thread() == 0) {
-      queue.barrier->turn = next;
-    }
-    block_.sync();
-  }
-
-  /// Whether every peer of the step has provided what the next slice needs. No other block uses
-  /// these ends, so that this stays true until the slice begins.
-  PLEXUS_DEVICE bool is_ready() {
-    bool lacks = false;
-    for_peers([&](uint32_t /*index*/, uint32_t i) {
-      if (i < receives()) {
-        const DeviceRecv& end = state_.recvs[i];
-        const uint64_t* const ready = word_of(&end.fifo->headers[end.step % kHeaders].ready);
-        lacks = lacks || load_acquire(ready) != end.step + 1;
-      } else {
-        const DeviceSend& end = state_.sends[i - receives()];
-        const uint64_t until = end.step < kSlots ? 0 : end.step - kSlots + 1;
-        lacks = lacks || (end.taken < until && load_acquire(word_of(&end.fifo->taken)) < until);
-      }
-    });
-    return !block_.any(lacks);
-  }
-
-  /// False: the rank was stopped, and its queue ends.
-  PLEXUS_DEVICE bool may_go_on(const DeviceQueue& queue, uint32_t round) {
-    if (round % kRoundsPerLook != 0) {
-      return true;
-    }
-    if (!block_.any(block_.thread() == 0 && is_stopped(*state_.work.control))) {
-      return true;
-    }
-    give_up(queue);
-    return false;
-  }
-
-  /// Ends this queue; the queues of other ranks continue.
-  PLEXUS_DEVICE TurnEnd give_up(const DeviceQueue& queue) {
-    end_turn(queue, {queue.work_count, 0, 0, 0, 0});
-    stopped_ = false;
-    return TurnEnd::kDone;
   }
 
   /// Sets the pass's fields that do not depend on peers: own contribution, target, arithmetic.
@@ -668,9 +436,9 @@ class Interpreter {
     operand = {lines, carrier_of(protocol), flag};
     if (slice.staged) {
       const uint32_t number = static_cast<uint32_t>(&end - state_.recvs);
-      operand = {reinterpret_cast<const std::byte*>(state_.arrived +
-                                                    number * units_of(slice.size_bytes)),
-                 Carrier::kMemory, 0};
+      operand = {
+          reinterpret_cast<const std::byte*>(state_.arrived + number * units_of(slice.size_bytes)),
+          Carrier::kMemory, 0};
     }
     if (lines_of(protocol, slice.size_bytes) == 0) {
       return true;  // an empty LL128 message has no line
@@ -960,7 +728,8 @@ class Interpreter {
         }
         store_release(queue.done, uint64_t{index} + 1);
       } else if (!is_last_work) {
-        stopped_ = !wait_until(*work.control, [&] { return load_acquire(&barrier.opened) > index; });
+        stopped_ =
+            !wait_until(*work.control, [&] { return load_acquire(&barrier.opened) > index; });
       }
     }
     return !is_stopped_anywhere();
@@ -1005,9 +774,6 @@ class Interpreter {
       }
     }
   }
-
-  // rounds between reads of the rank's control, which is in pinned memory
-  static constexpr uint32_t kRoundsPerLook = 64;
 
   const Block& block_;
   BlockState& state_;

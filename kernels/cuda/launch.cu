@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/interpreter.hpp"
+#include "kernels/cuda/in_turn.hpp"
 #include "kernels/cuda/launch.hpp"
 
 namespace plexus {
@@ -22,8 +22,7 @@ __global__ void __launch_bounds__(kDeviceThreadsMax, kBlocksPerProcessor)
   __shared__ alignas(BlockState) std::byte memory[sizeof(BlockState)];
   auto& state = *reinterpret_cast<BlockState*>(memory);
   const ThreadBlock block;
-  Interpreter<ThreadBlock> interpreter(block, state);
-  interpreter.run(blocks[blockIdx.x]);
+  run_block(block, state, blocks[blockIdx.x]);
 }
 
 }  // namespace

@@ -63,12 +63,11 @@ PLEXUS_DEVICE inline uint64_t line_word(uint32_t low, uint32_t flag) {
   return uint64_t{flag} << 32 | low;  // NOLINT(readability-magic-numbers): the upper half
 }
 
-/// Waits for the word at `place` that carries `flag`; 0, and `stopped` set, when the work was stopped.
+/// Waits for the word at `place` that carries `flag`; 0, and `stopped` set, when the work was
+/// stopped.
 template <Carrier carrier>
-PLEXUS_DEVICE uint64_t await_word(const DeviceControl& control,
-                                  const std::byte* place,
-                                  uint32_t flag,
-                                  bool& stopped) {
+PLEXUS_DEVICE uint64_t
+await_word(const DeviceControl& control, const std::byte* place, uint32_t flag, bool& stopped) {
   const auto* const word = reinterpret_cast<const uint64_t*>(place);
   uint64_t value = 0;
   const bool arrived = wait_until(control, [&] {
@@ -129,7 +128,8 @@ PLEXUS_DEVICE_NOINLINE inline uint64_t load_unit(const DeviceControl& control,
   const uint32_t unit = offset / kUnitBytes;
   if (from.carrier == Carrier::kLL) {
     const std::byte* const words = from.bytes + sizeof(LineLL) * (1 + 2 * uint64_t{unit});
-    const auto low = static_cast<uint32_t>(await_word<Carrier::kLL>(control, words, from.flag, stopped));
+    const auto low =
+        static_cast<uint32_t>(await_word<Carrier::kLL>(control, words, from.flag, stopped));
     const uint64_t high =
         size_bytes > sizeof(uint32_t)
             ? await_word<Carrier::kLL>(control, words + sizeof(LineLL), from.flag, stopped)
@@ -227,8 +227,8 @@ struct Vectors {
   }
 };
 
-/// One round of vectors: several in flight per thread, a stride apart, in [at, end). While an operand
-/// is combined the next one is on its way, in registers of its own.
+/// One round of vectors: several in flight per thread, a stride apart, in [at, end). While an
+/// operand is combined the next one is on its way, in registers of its own.
 template <class Ops>
 PLEXUS_DEVICE void pass_vectors(const Pass& pass, uint32_t at, uint32_t end, uint32_t stride) {
   using Held = Vectors<Ops::kVectorsInFlight>;
@@ -299,8 +299,8 @@ PLEXUS_DEVICE inline uint32_t bytes_before_vectors(const Pass& pass) {
   return (differ & kMask) != 0 || head > pass.size_bytes ? pass.size_bytes : head;
 }
 
-/// Moves the whole slice; false: the work was stopped. Not inlined: one body per type and operation,
-/// for all verbs.
+/// Moves the whole slice; false: the work was stopped. Not inlined: one body per type and
+/// operation, for all verbs.
 template <class Ops, class Block>
 PLEXUS_DEVICE_NOINLINE bool move_bytes(const Block& block, const Pass& pass) {
   constexpr uint32_t kVectorsInFlight = Ops::kVectorsInFlight;
@@ -394,8 +394,8 @@ PLEXUS_DEVICE inline bool is_in_place(const Pass& pass) {
          pass.scaled == Pass::kUnscaled;
 }
 
-/// Runs the pass; false: the work was stopped. The body is called through a pointer: if the compiler saw the callee, it would
-/// give the kernel one stack frame for all bodies together.
+/// Runs the pass; false: the work was stopped. The body is called through a pointer: if the
+/// compiler saw the callee, it would give the kernel one stack frame for all bodies together.
 template <class Block>
 PLEXUS_DEVICE bool run_pass(const Block& block, const Pass& pass, DataType type, ReduceKind kind) {
   // Warps without work in a small message skip the call.

@@ -233,14 +233,13 @@ DeviceWork GpuWorld::make_work(size_t rank, uint32_t channel, std::span<const Li
 
 DeviceQueue GpuWorld::make_queue(size_t rank, uint32_t channel, std::span<const Link> links) {
   DeviceWork work = make_work(rank, channel, links);
-  return {
-      .works = arena_.put(std::span(&work, 1)),
-      .work_count = 1,
-      .block_count = work.lane_count,
-      .barrier = reinterpret_cast<DeviceBarrier*>(arena_.reserve(sizeof(DeviceBarrier))),
-      .done = done_.get() + rank * options_.channels + channel,
-      .times = nullptr,
-      .next = nullptr};
+  return {.works = arena_.put(std::span(&work, 1)),
+          .work_count = 1,
+          .block_count = work.lane_count,
+          .barrier = reinterpret_cast<DeviceBarrier*>(arena_.reserve(sizeof(DeviceBarrier))),
+          .done = done_.get() + rank * options_.channels + channel,
+          .times = nullptr,
+          .next = nullptr};
 }
 
 void GpuWorld::build() {

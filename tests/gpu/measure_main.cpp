@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the public API with the device's limits in one run: all_reduce with the time in which a
-// copy on the device moves every rank's input and output once, small calls with an empty cooperative
-// kernel. Prints tables. Slow results do not fail: the exit code is 0 if everything was measured, and
-// 77 if the machine that PLEXUS_TEST_MACHINE names is missing.
+// copy on the device moves every rank's input and output once, small calls with an empty
+// cooperative kernel. Prints tables. Slow results do not fail: the exit code is 0 if everything was
+// measured, and 77 if the machine that PLEXUS_TEST_MACHINE names is missing.
 //
 //   gpu_measure             a few sizes as the library does them
 //   gpu_measure sweep       more sizes; algorithms, protocols and channels given
-//   gpu_measure copy|sum|small   one call, for a profiler: broadcast of 256 MiB on 2 ranks, all_reduce of
+//   gpu_measure copy|sum|small   one call, for a profiler: broadcast of 256 MiB on 2 ranks,
+//   all_reduce of
 //                           256 MiB on 8, of 8 bytes on 8
 #include <algorithm>
 #include <chrono>
@@ -116,7 +117,8 @@ void bandwidth_head(const char* title, double copied) {
   std::printf("\n%s; a copy on the device moves %.0f GB/s (read + written)\n\n", title,
               copied / 1e3);
   std::printf(
-      "| ranks | bytes | algorithm | protocol | channels | us | floor, us | times that | <= %.2f |\n"
+      "| ranks | bytes | algorithm | protocol | channels | us | floor, us | times that | <= %.2f "
+      "|\n"
       "|---|---|---|---|---|---|---|---|---|\n",
       kFloorMax);
 }

@@ -342,9 +342,8 @@ void ask_beside() {
   beside.ask("cudaEventQuery", [&] { cudaEventQuery(event); });
   beside.ask("cudaMalloc of 2 MiB", [&] { cudaMalloc(&small, 2 << 20); });
   beside.ask("cudaMalloc of 256 MiB", [&] { cudaMalloc(&large, 256 << 20); });
-  beside.ask("cudaHostAlloc of 64 KiB", [&] {
-    cudaHostAlloc(&host, 65536, cudaHostAllocMapped | cudaHostAllocPortable);
-  });
+  beside.ask("cudaHostAlloc of 64 KiB",
+             [&] { cudaHostAlloc(&host, 65536, cudaHostAllocMapped | cudaHostAllocPortable); });
   beside.ask("cudaHostRegister of 1 MiB",
              [&] { cudaHostRegister(pages, 1 << 20, cudaHostRegisterMapped); });
   beside.ask("cudaHostUnregister", [&] { cudaHostUnregister(pages); });
@@ -430,12 +429,13 @@ void ask_rates() {
   answer("an empty launch of 512 threads a multiprocessor, to its end",
          format("%.1f us", us_per_call([&] { empty<<<processors, 512>>>(); })));
   answer("the same, cooperative", format("%.1f us", us_per_call([&] {
-    cudaLaunchCooperativeKernel(reinterpret_cast<void*>(empty), dim3(processors), dim3(512), none,
-                                0, nullptr);
-  })));
-  answer("the same, with 32,000 bytes of parameters", format("%.1f us", us_per_call([&] {
-    with_parameters<<<processors, 512>>>(parameters, nullptr);
-  })));
+                                           cudaLaunchCooperativeKernel(
+                                               reinterpret_cast<void*>(empty), dim3(processors),
+                                               dim3(512), none, 0, nullptr);
+                                         })));
+  answer("the same, with 32,000 bytes of parameters",
+         format("%.1f us",
+                us_per_call([&] { with_parameters<<<processors, 512>>>(parameters, nullptr); })));
   constexpr uint32_t kHops = 256;
   constexpr size_t kWords = 1 << 16;
   auto* const out = pinned<uint64_t>(1);
@@ -447,9 +447,9 @@ void ask_rates() {
   uint64_t* on_device = nullptr;
   check(cudaMalloc(&on_device, kWords * sizeof(uint64_t)), "cudaMalloc");
   check(cudaMemcpy(on_device, on_host, kWords * sizeof(uint64_t), cudaMemcpyDefault), "cudaMemcpy");
-  for (const auto& [name, table] : {std::pair{"device memory", on_device},
-                                    std::pair{"pinned memory", on_host},
-                                    std::pair{"pinned memory, again", on_host}}) {
+  for (const auto& [name, table] :
+       {std::pair{"device memory", on_device}, std::pair{"pinned memory", on_host},
+        std::pair{"pinned memory, again", on_host}}) {
     chase<<<1, 1>>>(table, kHops, out, clocks);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     answer(std::string("a load that depends on the one before it, ") + name,

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/device_work.hpp"
-#include "kernels/cuda/interpreter.hpp"
+#include "kernels/cuda/in_turn.hpp"
 #include "kernels/cuda/launch.hpp"
 
 namespace plexus::testing_device {
@@ -451,7 +451,9 @@ Result<void> SoftwareDevice::call_host(int device,
                                        DeviceStream stream,
                                        void (*function)(void*),
                                        void* argument) {
-  stream_of(device, stream).add([function, argument] { call_in_drivers_thread(function, argument); });
+  stream_of(device, stream).add([function, argument] {
+    call_in_drivers_thread(function, argument);
+  });
   return ok();
 }
 
@@ -551,8 +553,7 @@ void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t 
     threads.emplace_back([&block = blocks[i]] {
       BlockState state;
       const OneThread one;
-      Interpreter<OneThread> interpreter(one, state);
-      interpreter.run(block);
+      run_block(one, state, block);
     });
   }
   for (std::thread& thread : threads) {

@@ -123,9 +123,9 @@ TEST_P(EveryAlgorithm, GivesTheHostsBitsWhereAChunkIsAMessage) {
     Call call = make(nranks, 700);
     call.chunk_bytes = call.slot_bytes;
     for (const bool by_address : {false, true}) {
-      expect_host_bits(call, {.on_device = all_on_device(size_t(nranks)),
-                              .threads = 4,
-                              .by_address = by_address});
+      expect_host_bits(
+          call,
+          {.on_device = all_on_device(size_t(nranks)), .threads = 4, .by_address = by_address});
     }
     expect_host_bits(call, {.on_device = every_other(size_t(nranks)), .by_address = true});
   }

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/cuda/interpreter.hpp"
+#include "kernels/cuda/in_turn.hpp"
 
 namespace plexus::test {
 namespace {
@@ -423,7 +423,7 @@ bool World::run(uint32_t times) {
       ++running;
       threads.emplace_back([&, thread, started] {
         const HostBlock block(thread, options_.threads, barrier);
-        Interpreter<HostBlock>(block, state).run(started);
+        run_block(block, state, started);
         --running;
       });
     }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the threads of a block share, and where the bytes of a step are.
+#pragma once
+
+#include "kernels/cuda/pass.hpp"
+
+namespace plexus {
+
+/// State that the threads of a block share. Work and step are copies of the launch's tables, which
+/// may be in pinned memory; the ends of the step's peers are copies that the thread that serves a
+/// peer writes back after the step.
+struct BlockState {
+  // Units of short LL messages, see Interpreter::stages(): those that arrive, by peer, and the
+  // value's.
+  static constexpr uint32_t kStagedUnits = 128;
+  alignas(Vector) uint64_t arrived[kStagedUnits];
+  alignas(Vector) uint64_t value[kStagedUnits];
+  Pass pass;
+  DeviceWork work;
+  Step step;
+  DeviceRecv recvs[kDevicePeersMax];
+  DeviceSend sends[kDevicePeersMax];
+  // addresses were sent, so their bytes must not change until they are taken
+  uint32_t addresses_out;
+};
+
+/// The bytes of a step in its buffers, and the part of them that one slot carries.
+struct StepExtent {
+  uint64_t source_bytes;  // offset
+  uint64_t target_bytes;  // offset
+  uint64_t size_bytes;
+};
+
+PLEXUS_DEVICE inline uint32_t log2_of_element(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return 1;
+    case DataType::kInt32:
+    case DataType::kUint32:
+    case DataType::kFloat32:
+      return 2;
+    case DataType::kInt64:
+    case DataType::kUint64:
+    case DataType::kFloat64:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+PLEXUS_DEVICE inline Span chunk_span(const DeviceWork& work,
+                                     Buffer buffer,
+                                     int chunk,
+                                     uint32_t loop) {
+  const Geometry& geometry = work.geometry;
+  const auto index = static_cast<uint32_t>(chunk);
+  // a chunk of scratch is as long as the buffer's chunk with the same index
+  if (buffer == Buffer::kScratch) {
+    const Span like = span_of(geometry, 0, geometry.blocked ? 0 : index, loop);
+    return {index * geometry.chunk_count, like.count};
+  }
+  return span_of(geometry,
+                 buffer == Buffer::kInput ? geometry.input_stride : geometry.output_stride, index,
+                 loop);
+}
+
+PLEXUS_DEVICE inline StepExtent extent_of(const DeviceWork& work, const Step& step, uint32_t loop) {
+  // Verbs without a local buffer forward as many bytes as their output chunk would hold.
+  const bool has_source = step.source != Buffer::kNone;
+  const Span source = chunk_span(work, has_source ? step.source : Buffer::kOutput,
+                                 has_source ? step.source_chunk : step.target_chunk, loop);
+  const Span target = step.target == Buffer::kNone
+                          ? source
+                          : chunk_span(work, step.target, step.target_chunk, loop);
+  const uint32_t shift = log2_of_element(work.type);
+  return {source.offset << shift, target.offset << shift, source.count << shift};
+}
+
+PLEXUS_DEVICE inline std::byte* place_of(const DeviceWork& work, Buffer buffer, uint64_t offset) {
+  switch (buffer) {
+    case Buffer::kInput:
+      return work.input + offset;
+    case Buffer::kOutput:
+      return work.output + offset;
+    case Buffer::kScratch:
+      return work.scratch + offset;
+    case Buffer::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace plexus
