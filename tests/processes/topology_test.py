@@ -142,7 +142,7 @@ class TopologyTest(job.Test):
                                              ("NCCL_GRAPH_FILE", folder + "/none", "cannot be read"),
                                              ("NCCL_TOPO_DUMP_FILE", folder, "cannot be written"),
                                              ("NCCL_P2P_LEVEL", "FAR", "NCCL_P2P_LEVEL=FAR"),
-                                             ("NCCL_CROSS_NIC", "3", "NCCL_CROSS_NIC")]:
+                                             ("NCCL_CROSS_NIC", "three", "NCCL_CROSS_NIC")]:
                 with self.subTest(setting + "=" + value):
                     ended = self.start(arguments, **{setting: value, "NCCL_DEBUG": "WARN"}).end(60)
                     self.assertNotEqual(ended.returncode, 0)
