@@ -84,19 +84,24 @@ class Member {
     EXPECT_EQ(device, device_);
   }
 
-  /// Sums of a registered buffer, several calls in one group.
+  /// Sums of a registered buffer, several calls in one group, none of which reads what another
+  /// writes: those of one communicator share no order between channels.
   void work() {
     const Watchdog watchdog(comm_);
     const Buffer<float> values(device_, std::vector<float>(kCount, static_cast<float>(rank_ + 1)));
+    const Buffer<float> others(device_, std::vector<float>(kCount, static_cast<float>(rank_ + 1)));
     const Buffer<float> gathered(device_, kCount * kRanks);
     void* handle = nullptr;
     ASSERT_EQ(ncclCommRegister(comm_, values.data(), kCount * sizeof(float), &handle), ncclSuccess);
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
     settle_call(
         ncclAllReduce(values.data(), values.data(), kCount, ncclFloat32, ncclSum, comm_, stream_));
-    settle_call(ncclAllGather(values.data(), gathered.data(), kCount, ncclFloat32, comm_, stream_));
+    settle_call(
+        ncclAllReduce(others.data(), others.data(), kCount, ncclFloat32, ncclMax, comm_, stream_));
     settle_call(ncclGroupEnd());
+    settle_call(ncclAllGather(values.data(), gathered.data(), kCount, ncclFloat32, comm_, stream_));
     machine().synchronize(stream_);
+    EXPECT_EQ(others.values(), std::vector<float>(kCount, kRanks));
     EXPECT_EQ(gathered.values(), std::vector<float>(kCount * kRanks, 10));
     scale_by_a_factor(values);
     ASSERT_EQ(ncclCommDeregister(comm_, handle), ncclSuccess);
