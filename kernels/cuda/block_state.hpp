@@ -9,6 +9,7 @@ namespace plexus {
 /// State that the threads of a block share. Work and step are copies of the launch's tables, which
 /// may be in pinned memory; the ends of the step's peers are copies that the thread that serves a
 /// peer writes back after the step.
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): shared memory, written before it is read
 struct BlockState {
   // Units of short LL messages, see Interpreter::stages(): those that arrive, by peer, and the
   // value's.

@@ -637,7 +637,7 @@ class Interpreter {
   }
 
   /// Address of the value in this rank's memory after the pass; nullptr: it is not stored there.
-  PLEXUS_DEVICE const std::byte* home_of(const Slice& slice) const {
+  [[nodiscard]] PLEXUS_DEVICE const std::byte* home_of(const Slice& slice) const {
     if (slice.target != nullptr) {
       return slice.target;
     }
@@ -645,9 +645,9 @@ class Interpreter {
   }
 
   /// Address at which the peer has the value mapped; nullptr: its bytes must be sent.
-  PLEXUS_DEVICE const std::byte* mapped_address(const Slice& slice,
-                                                uint32_t index,
-                                                const DeviceSend& end) const {
+  [[nodiscard]] PLEXUS_DEVICE const std::byte* mapped_address(const Slice& slice,
+                                                              uint32_t index,
+                                                              const DeviceSend& end) const {
     const DeviceWork& work = state_.work;
     const Step& step = state_.step;
     const bool possible = end.by_address != 0 || work.loans != nullptr;

@@ -163,26 +163,29 @@ void sweep_sizes(double copied) {
   }
 }
 
+void bandwidth_row_of(const char* algorithm, int channels, int nranks, double copied) {
+  const std::string count = std::to_string(channels);
+  const Setting setting("NCCL_ALGO", algorithm);
+  const Setting least("NCCL_MIN_CTAS", count.c_str());
+  const Setting most("NCCL_MAX_CTAS", count.c_str());
+  Ranks ranks(nranks);
+  bandwidth_row(ranks, megabytes(256), copied);
+}
+
 void sweep_bandwidth(double copied) {
+  constexpr int kChannelsMax = 64;
+  if (machine().is_software()) {
+    return;  // a thread for each block
+  }
   for (const char* const buffer : {"1048576", "4194304"}) {
     const std::string title =
         std::string("the same, algorithm and channels given, NCCL_BUFFSIZE=") + buffer;
     bandwidth_head(title.c_str(), copied);
     const Setting size("NCCL_BUFFSIZE", buffer);
-    for (const int nranks : {8, 2}) {
-      for (const char* const algorithm : {"twoshot", "ring", "allpairs"}) {
-        for (const int blocks : {256, 128, 64}) {
-          if (machine().is_software()) {
-            continue;  // a thread for each block
-          }
-          constexpr int kChannelsMax = 64;
-          const std::string channels = std::to_string(std::min(blocks / nranks, kChannelsMax));
-          const Setting setting("NCCL_ALGO", algorithm);
-          const Setting least("NCCL_MIN_CTAS", channels.c_str());
-          const Setting most("NCCL_MAX_CTAS", channels.c_str());
-          Ranks ranks(nranks);
-          bandwidth_row(ranks, megabytes(256), copied);
-        }
+    for (const char* const algorithm : {"twoshot", "ring", "allpairs"}) {
+      for (const int blocks : {256, 128, 64}) {
+        bandwidth_row_of(algorithm, blocks / 8, 8, copied);
+        bandwidth_row_of(algorithm, std::min(blocks / 2, kChannelsMax), 2, copied);
       }
     }
   }
