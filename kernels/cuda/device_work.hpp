@@ -100,6 +100,10 @@ inline bool is_awaited(const Program& program, int lane) {
 /// waits for.
 inline std::vector<uint32_t> find_batches(const Program& program, size_t lane_index) {
   const Lane& lane = program.lanes[lane_index];
+  std::vector<uint32_t> batches(lane.steps.size(), 1);
+  if (is_awaited(program, static_cast<int>(lane_index))) {
+    return batches;
+  }
   // A receiver takes the messages of a batch when all are there. Its peers may be ahead by that
   // much.
   constexpr auto kMessagesMax = static_cast<int64_t>(kSlots / 2);
@@ -126,10 +130,6 @@ inline std::vector<uint32_t> find_batches(const Program& program, size_t lane_in
   std::vector<bool> single;
   for (const Step& step : lane.steps) {
     single.push_back(is_single(step));
-  }
-  std::vector<uint32_t> batches(lane.steps.size(), 1);
-  if (is_awaited(program, static_cast<int>(lane_index))) {
-    return batches;
   }
   for (size_t first = 0; first < lane.steps.size(); ++first) {
     std::vector<int> peers;

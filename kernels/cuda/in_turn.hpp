@@ -12,7 +12,6 @@ class InTurn : private Interpreter<Block> {
   using Base = Interpreter<Block>;
   using Base::begin;
   using Base::block_;
-  using Base::delivers_slice;
   using Base::drain;
   using Base::for_peers;
   using Base::keep_ends;
@@ -20,10 +19,11 @@ class InTurn : private Interpreter<Block> {
   using Base::open_output;
   using Base::receives;
   using Base::run_slice;
-  using Base::stages;
+  using Base::slice_at;
   using Base::state_;
   using Base::stopped_;
   using Base::take_ends;
+  using typename Base::Slice;
 
  public:
   using Base::Base;
@@ -82,29 +82,21 @@ class InTurn : private Interpreter<Block> {
     if (work.geometry.loops > 0 && lane.step_count > 0) {
       take_table(block_, state_.step, lane.steps[turn.step]);
       block_.sync();
-      const Step& step = state_.step;
-      const StepExtent extent = extent_of(work, step, turn.loop);
-      const uint64_t left_bytes = extent.size_bytes - turn.done_bytes;
-      const auto size_bytes =
-          static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
+      const StepExtent extent = extent_of(work, state_.step, turn.loop);
+      const Slice slice = slice_at(extent, turn.done_bytes);
       if (extent.size_bytes > 0 || work.exchanges_empty) {
         take_ends();
         if (!is_ready()) {
           return may_go_on(queue, round) ? TurnEnd::kWaits : TurnEnd::kDone;
         }
-        std::byte* const source =
-            place_of(work, step.source, extent.source_bytes + turn.done_bytes);
-        std::byte* const target =
-            place_of(work, step.target, extent.target_bytes + turn.done_bytes);
-        const bool scales = step.source == Buffer::kInput && work.op.scales_input();
-        if (!run_slice({source, target, size_bytes, scales, delivers_slice(size_bytes),
-                        stages(size_bytes)})) {
+        if (!run_slice(slice)) {
           return give_up(queue);
         }
         keep_ends();
       }
-      if (size_bytes < left_bytes) {
-        end_turn(queue, {turn.work, turn.loop, turn.step, 0, turn.done_bytes + size_bytes});
+      const uint64_t done_bytes = turn.done_bytes + slice.size_bytes;
+      if (done_bytes < extent.size_bytes) {
+        end_turn(queue, {turn.work, turn.loop, turn.step, 0, done_bytes});
         return TurnEnd::kMoved;
       }
     }

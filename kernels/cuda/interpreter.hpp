@@ -214,24 +214,17 @@ class Interpreter {
     const Step& step = state_.step;
     if (!only_waits(step)) {
       const StepExtent extent = extent_of(work, step, loop);
-      std::byte* source = place_of(work, step.source, extent.source_bytes);
-      std::byte* target = place_of(work, step.target, extent.target_bytes);
-      const bool scales = step.source == Buffer::kInput && work.op.scales_input();
       const bool moves = extent.size_bytes > 0 || work.exchanges_empty;
       if (moves) {
         take_ends();
       }
-      uint64_t left_bytes = extent.size_bytes;
-      for (bool more = moves; more; more = left_bytes > 0) {
-        const auto size_bytes =
-            static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
-        if (!run_slice({source, target, size_bytes, scales, delivers_slice(size_bytes),
-                        stages(size_bytes)})) {
+      uint64_t done_bytes = 0;
+      for (bool more = moves; more; more = done_bytes < extent.size_bytes) {
+        const Slice slice = slice_at(extent, done_bytes);
+        if (!run_slice(slice)) {
           return false;
         }
-        left_bytes -= size_bytes;
-        source += source == nullptr ? 0 : size_bytes;
-        target += target == nullptr ? 0 : size_bytes;
+        done_bytes += slice.size_bytes;
       }
       if (moves) {
         keep_ends();
@@ -240,6 +233,21 @@ class Interpreter {
     block_.sync();  // another thread may serve the same peer in the next step, which replaces this
                     // one
     return true;
+  }
+
+  /// The slice of state_.step that follows its first `done_bytes`.
+  [[nodiscard]] PLEXUS_DEVICE Slice slice_at(const StepExtent& extent, uint64_t done_bytes) const {
+    const DeviceWork& work = state_.work;
+    const Step& step = state_.step;
+    const uint64_t left_bytes = extent.size_bytes - done_bytes;
+    const auto size_bytes =
+        static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
+    return {place_of(work, step.source, extent.source_bytes + done_bytes),
+            place_of(work, step.target, extent.target_bytes + done_bytes),
+            size_bytes,
+            step.source == Buffer::kInput && work.op.scales_input(),
+            delivers_slice(size_bytes),
+            stages(size_bytes)};
   }
 
   [[nodiscard]] PLEXUS_DEVICE bool delivers_slice(uint32_t size_bytes) const {
