@@ -146,12 +146,9 @@ Result<void> Agent::take_news(uint32_t process, const Message& message) {
   return ok();
 }
 
-/// After a death a group may fail once more: when a rank of it misses a message.
 void Agent::fail_group(
     uint64_t id, Group& group, uint32_t spared, const Error& error, FailureCause cause) {
-  const bool is_told = group.failure.has_value() &&
-                       (group.cause == FailureCause::kFailed || cause == FailureCause::kDeath);
-  if (is_told) {
+  if (group.failure.has_value() && is_final(group.cause, cause)) {
     return;
   }
   if (!group.failure.has_value()) {

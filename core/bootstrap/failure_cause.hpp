@@ -11,4 +11,10 @@ enum class FailureCause : uint8_t {
   kDeath = 1,   // a process died; what it had sent before still counts
 };
 
+/// What has failed for `known` need not hear of `cause`: only after a death it may fail once more,
+/// when a rank misses a message.
+constexpr bool is_final(FailureCause known, FailureCause cause) {
+  return known == FailureCause::kFailed || cause == FailureCause::kDeath;
+}
+
 }  // namespace plexus

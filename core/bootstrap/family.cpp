@@ -205,9 +205,7 @@ void Family::on_post(uint64_t group, uint64_t tag, PostHandler handler) {
 }
 
 void Family::fail_group(Group& group, const Error& error, FailureCause cause) {
-  const bool is_told = group.failure.has_value() &&
-                       (group.cause == FailureCause::kFailed || cause == FailureCause::kDeath);
-  if (is_told) {
+  if (group.failure.has_value() && is_final(group.cause, cause)) {
     return;
   }
   if (!group.failure.has_value()) {
