@@ -55,12 +55,11 @@ inline constexpr size_t kTextFileBytesMax = size_t{64} << 20;
 /// Reads a regular file of at most `bytes_max`; never blocks.
 inline FileText read_regular_file(const std::string& path, size_t bytes_max = kTextFileBytesMax) {
   const int fd = above_stdio(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  FileText file;
   struct stat about {};
   if (fd < 0 || ::fstat(fd, &about) != 0) {
-    return {.text = {}, .refusal = std::strerror(errno)};
-  }
-  FileText file;
-  if (!S_ISREG(about.st_mode)) {
+    file.refusal = std::strerror(errno);
+  } else if (!S_ISREG(about.st_mode)) {
     file.refusal = "it is not a regular file";
   }
   for (ssize_t got = 1; file.refusal.empty() && got != 0;) {
@@ -75,7 +74,9 @@ inline FileText read_regular_file(const std::string& path, size_t bytes_max = kT
       file.refusal = "it is larger than " + std::to_string(bytes_max) + " bytes";
     }
   }
-  ::close(fd);
+  if (fd >= 0) {
+    ::close(fd);
+  }
   return file;
 }
 

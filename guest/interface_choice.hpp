@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <string>
@@ -80,21 +81,21 @@ inline bool is_usable_interface(unsigned flags) noexcept {
 }
 
 /// How far an address reaches; smaller is better.
-enum class Reach { kGlobal, kLink, kHost };
+enum class AddressReach { kGlobal, kLink, kHost };
 
-inline Reach reach_of(const sockaddr& address) noexcept {
+inline AddressReach reach_of(const sockaddr& address) noexcept {
   constexpr unsigned kLoopbackNet = 0x7f;
   constexpr unsigned kLinkLocalNet = 0xa9fe;  // 169.254.0.0/16: of a BMC, or without a DHCP server
   if (address.sa_family == AF_INET) {
     const unsigned v4 = ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr);
-    return v4 >> 24 == kLoopbackNet    ? Reach::kHost
-           : v4 >> 16 == kLinkLocalNet ? Reach::kLink
-                                       : Reach::kGlobal;
+    return v4 >> 24 == kLoopbackNet    ? AddressReach::kHost
+           : v4 >> 16 == kLinkLocalNet ? AddressReach::kLink
+                                       : AddressReach::kGlobal;
   }
   const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  return IN6_IS_ADDR_LOOPBACK(&v6)    ? Reach::kHost
-         : IN6_IS_ADDR_LINKLOCAL(&v6) ? Reach::kLink
-                                      : Reach::kGlobal;
+  return IN6_IS_ADDR_LOOPBACK(&v6)    ? AddressReach::kHost
+         : IN6_IS_ADDR_LINKLOCAL(&v6) ? AddressReach::kLink
+                                      : AddressReach::kGlobal;
 }
 
 /// Preference among addresses (smaller is better): by reach, then IPv4 before IPv6.

@@ -254,7 +254,7 @@ class Joining {
   /// A link-local address is on the link of this host's interface.
   Result<SocketAddress> introducer_address() {
     const SocketAddress& address = introducer_.address;
-    if (reach_of(*address.raw()) != Reach::kLink || address.family() != AF_INET6) {
+    if (reach_of(*address.raw()) != AddressReach::kLink || address.family() != AF_INET6) {
       return address;
     }
     PLEXUS_TRY(own, find_own_address(config_));

@@ -86,7 +86,7 @@ uint32_t SocketAddress::scope() const {
 
 SocketAddress SocketAddress::as_seen_from(const SocketAddress& own) const {
   SocketAddress seen = *this;
-  if (family() == AF_INET6 && reach_of(*raw()) == Reach::kLink && scope() == 0) {
+  if (family() == AF_INET6 && reach_of(*raw()) == AddressReach::kLink && scope() == 0) {
     reinterpret_cast<sockaddr_in6*>(&seen.storage_)->sin6_scope_id = own.scope();
   }
   return seen;

@@ -183,7 +183,7 @@ struct Nic {
   }
   if (!NameFilter(filter).names_some() && !chosen.empty()) {
     const auto reach = [](const Nic& nic) { return reach_of(*nic.address.raw()); };
-    const Reach best =
+    const AddressReach best =
         reach(*std::min_element(chosen.begin(), chosen.end(),
                                 [&](const Nic& a, const Nic& b) { return reach(a) < reach(b); }));
     std::erase_if(chosen, [&](const Nic& nic) { return reach(nic) != best; });
