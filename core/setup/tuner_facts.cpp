@@ -150,14 +150,15 @@ uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
   if (told > 0) {
     return told;
   }
+  if (may_need_net(infos)) {
+    return kSlotBytesOfNetwork;
+  }
   // Slots take memory of a device for every pair of its ranks.
-  constexpr size_t kSharersMax = 8;
+  constexpr uint32_t kSharersMax = 8;
   const bool on_devices = std::all_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
     return info.on_cuda() && sharers_of(infos, info) <= kSharersMax;
   });
-  return may_need_net(infos) ? kSlotBytesOfNetwork
-         : on_devices        ? kSlotBytesOfDevices
-                             : kSlotBytesOfMemory;
+  return on_devices ? kSlotBytesOfDevices : kSlotBytesOfMemory;
 }
 
 uint32_t choose_net_channels(std::span<const PeerInfo> infos) {
