@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/host/reduce.hpp"
+#include "tests/support/all_types.hpp"
 
 namespace plexus {
 namespace {
@@ -125,26 +126,6 @@ void expect_scaling() {
 
 template <class Type>
 struct DeviceArithmetic : testing::Test {};
-template <DataType type>
-using Constant = std::integral_constant<DataType, type>;
-using AllTypes = testing::Types<Constant<DataType::kInt8>,
-                                Constant<DataType::kUint8>,
-                                Constant<DataType::kInt32>,
-                                Constant<DataType::kUint32>,
-                                Constant<DataType::kInt64>,
-                                Constant<DataType::kUint64>,
-                                Constant<DataType::kFloat16>,
-                                Constant<DataType::kFloat32>,
-                                Constant<DataType::kFloat64>,
-                                Constant<DataType::kBfloat16>,
-                                Constant<DataType::kFloat8e4m3>,
-                                Constant<DataType::kFloat8e5m2>>;
-struct TypeNames {
-  template <class Type>
-  static std::string GetName(int /*index*/) {
-    return name(Type::value);
-  }
-};
 TYPED_TEST_SUITE(DeviceArithmetic, AllTypes, TypeNames);
 
 TYPED_TEST(DeviceArithmetic, SumsHaveTheHostsBits) {

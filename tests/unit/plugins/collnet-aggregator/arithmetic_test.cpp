@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/elements.hpp"
 #include "kernels/host/reduce.hpp"
+#include "tests/support/all_types.hpp"
 
 namespace plexus {
 namespace {
@@ -146,21 +147,7 @@ void expect_agreement(int32_t op) {
 
 template <class Type>
 struct Reductions : testing::Test {};
-template <DataType type>
-using Constant = std::integral_constant<DataType, type>;
-using AllTypes = testing::Types<Constant<DataType::kInt8>,
-                                Constant<DataType::kUint8>,
-                                Constant<DataType::kInt32>,
-                                Constant<DataType::kUint32>,
-                                Constant<DataType::kInt64>,
-                                Constant<DataType::kUint64>,
-                                Constant<DataType::kFloat16>,
-                                Constant<DataType::kFloat32>,
-                                Constant<DataType::kFloat64>,
-                                Constant<DataType::kBfloat16>,
-                                Constant<DataType::kFloat8e4m3>,
-                                Constant<DataType::kFloat8e5m2>>;
-TYPED_TEST_SUITE(Reductions, AllTypes);
+TYPED_TEST_SUITE(Reductions, AllTypes, TypeNames);
 
 TYPED_TEST(Reductions, AreTheSameEverywhere) {
   constexpr DataType kType = TypeParam::value;
