@@ -13,6 +13,7 @@
 #include "core/base/clock.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/os/own_fds.hpp"
+#include "guest/descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -37,6 +38,20 @@ int open_socket() {
   return OwnFds::instance().open(
       [] { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
 }
+
+/// Room for one descriptor beside a byte.
+struct DescriptorMessage {
+  DescriptorMessage() : parts{.iov_base = &byte, .iov_len = 1} {
+    header.msg_iov = &parts;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof(control);
+  }
+  char byte = 0;
+  iovec parts;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+};
 
 Result<void> wait_for(int fd, short events, const Deadline& deadline) {
   for (;;) {
@@ -69,7 +84,7 @@ void LocalSocket::close() noexcept {
 }
 
 Result<LocalSocket> LocalSocket::listen(const std::string& name) {
-  constexpr int kBacklog = 4;
+  constexpr int kBacklog = 128;  // ranks of a host that connect at the same time
   PLEXUS_TRY(address, address_of(name));
   LocalSocket made(open_socket());
   if (made.fd_ < 0) {
@@ -96,14 +111,14 @@ Result<LocalSocket> LocalSocket::connect(const std::string& name) {
   return made;
 }
 
-Result<LocalSocket> LocalSocket::accept() const {
+Result<LocalSocket> LocalSocket::accept(From from) const {
   for (;;) {
     LocalSocket made(OwnFds::instance().open(
         [this] { return accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     ucred peer{};
     socklen_t size = sizeof(peer);
     if (made.fd_ >= 0 && getsockopt(made.fd_, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-        (peer.uid == geteuid() || peer.uid == 0)) {
+        (peer.uid == geteuid() || peer.uid == 0 || from == From::kAnyUser)) {
       return made;
     }
     if (made.fd_ < 0 && errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) {
@@ -155,6 +170,39 @@ Result<std::string> LocalSocket::recv_until(char end,
     if (received.size() > size_max) {
       return fail(Code::kRemoteError, "more than {} bytes came over a local socket", size_max);
     }
+  }
+}
+
+Result<void> LocalSocket::send_descriptor(int fd) const {
+  DescriptorMessage message;
+  cmsghdr* const control = CMSG_FIRSTHDR(&message.header);
+  control->cmsg_level = SOL_SOCKET;
+  control->cmsg_type = SCM_RIGHTS;
+  control->cmsg_len = CMSG_LEN(sizeof(fd));
+  std::memcpy(CMSG_DATA(control), &fd, sizeof(fd));
+  if (sendmsg(fd_, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
+    return fail(Code::kRemoteError, "cannot send a descriptor over a local socket: {}",
+                std::strerror(errno));
+  }
+  return ok();
+}
+
+Result<int> LocalSocket::recv_descriptor(std::chrono::milliseconds time) const {
+  const Deadline deadline = Deadline::after(time);
+  for (;;) {
+    PLEXUS_TRY(wait_for(fd_, POLLIN, deadline));
+    DescriptorMessage message;
+    const ssize_t size = recvmsg(fd_, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+      continue;
+    }
+    const cmsghdr* const control = size == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
+    if (control == nullptr || control->cmsg_type != SCM_RIGHTS) {
+      return fail(Code::kRemoteError, "no descriptor came over a local socket");
+    }
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(control), sizeof(fd));
+    return above_stdio(fd);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sockets between processes of one user on one host: named in Linux's abstract namespace, so that
+// Sockets between processes of one host: named in Linux's abstract namespace, so that
 // there is no file to clean up. Every wait is bounded.
 #pragma once
 
@@ -23,8 +23,9 @@ class LocalSocket {
   static Result<LocalSocket> listen(const std::string& name);
   /// kRemoteError: nobody listens.
   static Result<LocalSocket> connect(const std::string& name);
-  /// Blocks until a process of this user, or of root, has connected; others are refused.
-  [[nodiscard]] Result<LocalSocket> accept() const;
+  enum class From { kThisUser, kAnyUser };  // this one, and root
+  /// Blocks until such a process has connected; others are refused.
+  [[nodiscard]] Result<LocalSocket> accept(From from = From::kThisUser) const;
 
   Result<void> send_all(std::string_view bytes, std::chrono::milliseconds time) const;
   /// Until the other side has closed, or `end` was received, which is not part of the result. An
@@ -32,6 +33,11 @@ class LocalSocket {
   [[nodiscard]] Result<std::string> recv_until(char end,
                                                size_t size_max,
                                                std::chrono::milliseconds time) const;
+
+  /// With a byte. Does not wait: nothing else was sent.
+  [[nodiscard]] Result<void> send_descriptor(int fd) const;
+  /// The caller closes it. kRemoteError: the other side has closed without one.
+  [[nodiscard]] Result<int> recv_descriptor(std::chrono::milliseconds time) const;
 
  private:
   explicit LocalSocket(int fd) : fd_(fd), forks_(Forks::count()) {}

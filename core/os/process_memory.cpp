@@ -4,13 +4,18 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "core/base/immortal.hpp"
 #include "core/os/host.hpp"
+#include "guest/descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -22,7 +27,76 @@ struct ProcessMark {
   uint64_t id = process_id();
 };
 
+bool is_refused(int error) { return error == EPERM || error == EACCES || error == ENOSYS; }
+
 }  // namespace
+
+/// /proc/PID/mem. It stays that of the process that has been opened, whoever has the pid later, and
+/// has no bytes when that has ended.
+class ProcessMemoryFile {
+ public:
+  explicit ProcessMemoryFile(int32_t pid)
+      : fd_(above_stdio(open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDONLY | O_CLOEXEC))) {}
+  ~ProcessMemoryFile() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  ProcessMemoryFile(const ProcessMemoryFile&) = delete;
+  ProcessMemoryFile& operator=(const ProcessMemoryFile&) = delete;
+
+  [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
+
+  /// As PeerProcess::read(), but that it does not look at the mark.
+  [[nodiscard]] int read(void* target, uint64_t address, size_t size_bytes) const noexcept {
+    for (size_t done = 0; done < size_bytes;) {
+      const ssize_t copied = pread(fd_, static_cast<std::byte*>(target) + done, size_bytes - done,
+                                   static_cast<off_t>(address + done));
+      if (copied <= 0) {
+        return copied == 0 ? ESRCH : errno == EIO ? EFAULT : errno;
+      }
+      done += static_cast<size_t>(copied);
+    }
+    return 0;
+  }
+
+ private:
+  int fd_;
+};
+
+namespace {
+
+/// Those that are open, by the id of the process.
+class MemoryFiles {
+ public:
+  template <class Make>
+  std::shared_ptr<const ProcessMemoryFile> find_or_open(uint64_t id, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    auto file = files_[id].lock();
+    if (file == nullptr) {
+      std::erase_if(files_, [](const auto& entry) { return entry.second.expired(); });
+      file = make();
+      files_[id] = file;
+    }
+    return file;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::weak_ptr<const ProcessMemoryFile>> files_;  // guarded by mutex_
+};
+
+}  // namespace
+
+void PeerProcess::open_file() {
+  file_ = Immortal<MemoryFiles>::instance().find_or_open(
+      id_, [this] { return std::make_shared<const ProcessMemoryFile>(pid_); });
+  ProcessMark seen{.magic = 0, .id = 0};
+  if (!file_->is_open() || file_->read(&seen, mark_address_, sizeof(seen)) != 0 ||
+      seen.magic != kMarkMagic || seen.id != id_) {
+    file_ = nullptr;
+  }
+}
 
 uint64_t process_mark_address() {
   return reinterpret_cast<uintptr_t>(&Immortal<ProcessMark>::instance());
@@ -37,7 +111,7 @@ int PeerProcess::read(void* target, uint64_t address, size_t size_bytes) const n
        {reinterpret_cast<void*>(address), size_bytes}}};        // NOLINT(performance-no-int-to-ptr)
   const ssize_t copied = process_vm_readv(pid_, to.data(), to.size(), from.data(), from.size(), 0);
   if (copied < 0 && errno != EFAULT) {
-    return errno;
+    return is_refused(errno) && file_ != nullptr ? file_->read(target, address, size_bytes) : errno;
   }
   if (seen[0] != kMarkMagic || seen[1] != id_) {
     return ESRCH;  // not even the mark is there: another program

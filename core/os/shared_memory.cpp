@@ -14,6 +14,7 @@
 
 #include "core/base/units.hpp"
 #include "core/os/descriptors.hpp"
+#include "core/os/memory_server.hpp"
 #include "guest/descriptors.hpp"
 
 namespace plexus {
@@ -40,6 +41,26 @@ Result<void> check_file_size(size_t size_bytes) {
   return ok();
 }
 
+/// A file without a name: of the kernel's memory, or where that is refused (a seccomp filter, an
+/// old sandbox) of /dev/shm, whose space is taken at once, since who writes to a page that it lacks
+/// gets SIGBUS. -1: there is none, and errno says why.
+int open_unnamed(size_t size_bytes) {
+  const int made = memfd_create("plexus", MFD_CLOEXEC);
+  if (made >= 0 || errno == EMFILE || errno == ENFILE) {
+    return made;
+  }
+  const int refused = errno;
+  const int file = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0 || posix_fallocate(file, 0, static_cast<off_t>(size_bytes)) != 0) {
+    if (file >= 0) {
+      close(file);
+    }
+    errno = refused;
+    return -1;
+  }
+  return file;
+}
+
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(size_t size_bytes, uint64_t id) {
@@ -51,9 +72,10 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes, uint64_t id) {
   memory.size_bytes_ = align_up(size_bytes == 0 ? size_t{1} : size_bytes, kPage);
   const size_t total = kPage + memory.size_bytes_;
   PLEXUS_TRY(check_file_size(total));
-  memory.fd_ = above_stdio(memfd_create("plexus", MFD_CLOEXEC));
+  memory.fd_ = above_stdio(open_unnamed(total));
   if (memory.fd_ < 0) {
-    return describe_refused_descriptor("cannot make shared memory (memfd_create)");
+    return describe_refused_descriptor(fmt::format(
+        "cannot make {} bytes of shared memory, neither by memfd_create nor in /dev/shm", total));
   }
   if (ftruncate(memory.fd_, static_cast<off_t>(total)) != 0) {
     return fail(Code::kSystemError, "cannot allocate {} bytes of shared memory: {}", total,
@@ -72,6 +94,7 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes, uint64_t id) {
   }
   const Mark mark{kMagic, memory.id_};
   std::memcpy(memory.mapping_, &mark, sizeof(mark));
+  MemoryServer::instance().add(memory.id_, memory.fd_);
   return memory;
 }
 
@@ -119,9 +142,17 @@ static Error describe_refusal(int32_t pid, const std::string& path, int error) {
 Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
   const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.fd);
   const int fd = above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (fd < 0) {
-    return describe_refusal(place.pid, path, errno);
+  auto shown = fd < 0 ? Result<SharedMemory>(describe_refusal(place.pid, path, errno))
+                      : map(fd, place, path);
+  if (shown.has_value() || place.owner == 0) {
+    return shown;
   }
+  const auto given = MemoryServer::ask(place.owner, place.id);
+  return given.has_error() ? std::move(shown)
+                           : map(given.value(), place, "the descriptor that a rank gave");
+}
+
+Result<SharedMemory> SharedMemory::map(int fd, const Place& place, std::string_view path) {
   SharedMemory memory;
   memory.fd_ = fd;
   const size_t total = kPage + place.size_bytes;
@@ -157,6 +188,7 @@ SharedMemory::~SharedMemory() {
     munmap(mapping_, kPage + size_bytes_);
   }
   if (fd_ >= 0) {
+    MemoryServer::remove(id_, fd_);
     close(fd_);
   }
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that several processes of a host map. It is a memfd instead of a file in /dev/shm: a
 // killed process leaves no name behind, and a small /dev/shm (64 MiB in many containers) is no
-// limit.
+// limit. Where memfd_create is refused it is a file without a name in /dev/shm.
 //
 // Layout: one page with the mark {magic, id}, then the user's bytes. Another process maps it
 // through /proc/PID/fd/FD and checks the mark, which detects a recycled pid or a foreign pid
-// namespace.
+// namespace; where that fails it asks the owner for the descriptor (memory_server.hpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "core/base/result.hpp"
 
@@ -23,6 +24,7 @@ class SharedMemory {
     int fd;
     uint64_t size_bytes;  // the owner's size()
     uint64_t id;
+    uint64_t owner = 0;  // the owner's process_id(), who is asked for the descriptor; 0: nobody is
   };
 
   SharedMemory() = default;
@@ -43,6 +45,9 @@ class SharedMemory {
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
  private:
+  /// Takes `fd`, whatever the result; `path`: what it is, for errors.
+  static Result<SharedMemory> map(int fd, const Place& place, std::string_view path);
+
   std::byte* mapping_ = nullptr;  // the page with the mark, then the data
   size_t size_bytes_ = 0;
   uint64_t id_ = 0;

@@ -13,6 +13,7 @@
 
 #include "core/base/bytes.hpp"
 #include "core/base/text.hpp"
+#include "core/os/memory_server.hpp"
 #include "core/transport/transport_table.hpp"
 
 namespace plexus {
@@ -35,8 +36,11 @@ std::string try_to_map(const PeerInfo& info) {
   if (info.shown_fd < 0) {
     return "";  // which it tells itself
   }
-  const auto memory = SharedMemory::open_peer(
-      {.pid = info.pid, .fd = info.shown_fd, .size_bytes = kShownBytes, .id = info.process_id});
+  const auto memory = SharedMemory::open_peer({.pid = info.pid,
+                                               .fd = info.shown_fd,
+                                               .size_bytes = kShownBytes,
+                                               .id = info.process_id,
+                                               .owner = info.process_id});
   return memory.has_error() ? std::string(memory.error().message()) : "";
 }
 
@@ -58,6 +62,7 @@ std::shared_ptr<const SharedMemory> show_memory(GroupCache<SharedMemory>& shown,
   if (made.has_error()) {
     return nullptr;
   }
+  MemoryServer::instance().start();
   info.shown_fd = made.value()->fd();
   return std::move(made).value();
 }

@@ -28,14 +28,16 @@ struct SlotsPlace {
 /// The slots as one of the two ends has them.
 class ShmSlots {
  public:
-  ShmSlots(Exchange& exchange, size_t slot_stride)
-      : exchange_(exchange), slot_stride_(slot_stride) {}
+  /// `peers_process`: the peer's process_id().
+  ShmSlots(Exchange& exchange, size_t slot_stride, uint64_t peers_process)
+      : exchange_(exchange), slot_stride_(slot_stride), peers_process_(peers_process) {}
 
   /// The receiver makes the slots; the sender maps them when it is told where they are: false until
   /// then.
   Result<bool> connect(const ConnectionKey& key) { return key.sends ? map(key) : make(key); }
   [[nodiscard]] std::byte* data() const { return memory_.data(); }
   [[nodiscard]] size_t slot_stride() const { return slot_stride_; }
+  [[nodiscard]] uint64_t peers_process() const { return peers_process_; }
 
  private:
   Result<bool> make(const ConnectionKey& key) {
@@ -66,8 +68,11 @@ class ShmSlots {
           "rank {} shares {} bytes of slots, expected {}: set the same NCCL_BUFFSIZE on all ranks",
           key.peer, place.size_bytes, fifo_memory_bytes(slot_stride_));
     }
-    auto memory = SharedMemory::open_peer(
-        {.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes, .id = place.id});
+    auto memory = SharedMemory::open_peer({.pid = place.pid,
+                                           .fd = place.fd,
+                                           .size_bytes = place.size_bytes,
+                                           .id = place.id,
+                                           .owner = peers_process_});
     if (memory.has_error()) {
       return std::move(memory).error().with_context(
           fmt::format("the shared slots of rank {}", key.peer));
@@ -78,6 +83,7 @@ class ShmSlots {
 
   Exchange& exchange_;
   size_t slot_stride_;
+  uint64_t peers_process_;
   SharedMemory memory_;
 };
 
@@ -86,7 +92,11 @@ class ShmSend final : public SendEnd {
   /// `reach`: whether the two may map each other's memory from ncclMemAlloc. `attaches`: whether
   /// the receiver reads other memory.
   ShmSend(EndId id, ShmSlots slots, Reach reach, bool attaches)
-      : SendEnd(std::move(id)), slots_(std::move(slots)), reach_(reach), attaches_(attaches) {}
+      : SendEnd(std::move(id)),
+        slots_(std::move(slots)),
+        places_(slots_.peers_process()),
+        reach_(reach),
+        attaches_(attaches) {}
 
  private:
   Result<bool> try_connect() override {
@@ -114,7 +124,9 @@ class ShmSend final : public SendEnd {
 class AttachedPeer final : public PeerReader {
  public:
   explicit AttachedPeer(const PeerInfo& info)
-      : process_(info.pid, info.process_id, info.mark_address) {}
+      : process_(info.pid, info.process_id, info.mark_address) {
+    process_.open_file();
+  }
   [[nodiscard]] int read(std::byte* target,
                          uint64_t address,
                          size_t size_bytes) const noexcept override {
@@ -129,7 +141,11 @@ class ShmRecv final : public RecvEnd {
  public:
   /// `reach`: as the sender's. `attached`: nullopt where the peer's memory is not read.
   ShmRecv(EndId id, ShmSlots slots, Reach reach, std::optional<AttachedPeer> attached)
-      : RecvEnd(std::move(id)), slots_(std::move(slots)), reach_(reach), attached_(attached) {}
+      : RecvEnd(std::move(id)),
+        slots_(std::move(slots)),
+        places_(slots_.peers_process()),
+        reach_(reach),
+        attached_(attached) {}
 
  private:
   Result<bool> try_connect() override {
@@ -178,7 +194,7 @@ class ShmOnDevice final : public DeviceEnd {
 };
 
 ShmSlots slots_for(const EndRequest& request) {
-  return {*request.context.exchange, request.context.slot_bytes};
+  return {*request.context.exchange, request.context.slot_bytes, request.peers->process_id};
 }
 
 /// Of the two ranks' memory, but for what is read by system calls.

@@ -109,8 +109,11 @@ std::byte* PeerSegments::find(const MappedPlace& place, uint64_t size_bytes) noe
 }
 
 const SharedMemory* PeerSegments::map(const MappedPlace& place) noexcept {
-  auto memory = SharedMemory::open_peer(
-      {.pid = place.pid, .fd = place.fd, .size_bytes = place.segment_bytes, .id = place.segment});
+  auto memory = SharedMemory::open_peer({.pid = place.pid,
+                                         .fd = place.fd,
+                                         .size_bytes = place.segment_bytes,
+                                         .id = place.segment,
+                                         .owner = process_});
   if (memory.has_error()) {
     PLEXUS_INFO(kShm, "{}", memory.error().message());
     return nullptr;

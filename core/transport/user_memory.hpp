@@ -93,6 +93,8 @@ class KnownPlaces {
 /// The segments of one peer that this process has mapped so far. Threads: one at a time.
 class PeerSegments final : public PlaceResolver {
  public:
+  /// `process`: the peer's process_id().
+  explicit PeerSegments(uint64_t process) : process_(process) {}
   std::byte* find(const MappedPlace& place, uint64_t size_bytes) noexcept override;
 
  private:
@@ -103,6 +105,7 @@ class PeerSegments final : public PlaceResolver {
   /// nullptr: it cannot be mapped.
   const SharedMemory* map(const MappedPlace& place) noexcept;
 
+  uint64_t process_;
   std::vector<Mapping> mappings_;  // oldest first, bounded
 };
 

@@ -55,11 +55,10 @@ class Attach(job.Test):
         self.assertEqual(log.count(REFUSED), 1, log)
         self.assertRegex(log, r"rank 1 \(.*\) cannot read rank 0 \(.*\): .*(seccomp|ptrace_scope)")
 
-    def test_refused_later_is_an_error_with_a_remedy(self):
+    def test_refused_later_goes_on(self):
         for deed in ("refused_later", "undumpable_later"):
             with self.subTest(deed):
-                text = self.run_deed(deed).stdout
-                self.assertRegex(text, "cannot read the memory of rank [01] any more .*PLEXUS_ATTACH=0")
+                self.assertIn(USED, self.run_deed(deed).stderr)
 
     def test_a_buffer_that_is_gone_is_an_error_that_names_its_rank(self):
         self.assertRegex(self.run_deed("unmapped").stdout,

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "core/os/host.hpp"
+#include "tests/support/refused_calls.hpp"
 
 namespace plexus {
 namespace {
@@ -142,6 +143,37 @@ TEST_F(ProcessMemory, OfOneThatHasEndedIsAnErrorBeforeAndAfterItsParentKnows) {
   EXPECT_EQ(child.process().read(bytes.data(), child.facts.address, kPage), ESRCH);
   child.end();
   EXPECT_EQ(child.process().read(bytes.data(), child.facts.address, kPage), ESRCH);
+}
+
+/// In a process of its own: 0 if the bytes were right.
+int read_after_refusal(const Child& child, bool opens_file) {
+  const pid_t reader = fork();
+  if (reader == 0) {
+    PeerProcess process = child.process();
+    if (opens_file) {
+      process.open_file();
+    }
+    std::vector<uint8_t> bytes(kBytes);
+    if (!refuse_calls({SYS_process_vm_readv})) {
+      _exit(255);
+    }
+    const int error = process.read(bytes.data(), child.facts.address, kBytes);
+    _exit(error == 0 && bytes[kBytes - 1] != static_cast<uint8_t>(kBytes) ? 254 : error);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(reader, &status, 0), reader);
+  return WEXITSTATUS(status);
+}
+
+TEST_F(ProcessMemory, IsReadWhenTheSystemCallIsRefusedLater) {
+  EXPECT_EQ(read_after_refusal(child, false), EPERM);
+  EXPECT_EQ(read_after_refusal(child, true), 0);
+}
+
+TEST_F(ProcessMemory, IsNotReadLaterWhereTheMarkIsAnothers) {
+  PeerProcess other(child.pid(), child.facts.id + 1, child.facts.mark);
+  other.open_file();
+  EXPECT_EQ(other.read(bytes.data(), child.facts.address, kPage), ESRCH);
 }
 
 TEST_F(ProcessMemory, OfAChildHasAMarkOfItsOwn) {

@@ -10,6 +10,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/os/host.hpp"
+#include "core/os/memory_server.hpp"
+#include "tests/support/forked.hpp"
+#include "tests/support/refused_calls.hpp"
+
 namespace plexus {
 namespace {
 
@@ -68,6 +73,45 @@ TEST(SharedMemory, RefusesWhatIsNotThere) {
       SharedMemory::open_peer({.pid = getpid(), .fd = 100'000, .size_bytes = 4096, .id = 1});
   ASSERT_TRUE(opened.has_error());
   EXPECT_EQ(opened.error().code(), Code::kSystemError);
+}
+
+TEST(SharedMemory, IsMadeWhereMemfdIsRefused) {
+  testing_fork::run_in_child([] {
+    ASSERT_TRUE(refuse_calls({SYS_memfd_create}));
+    const SharedMemory memory = create(100'000);
+    memory.data()[99'999] = std::byte{7};
+    const auto opened = SharedMemory::open_peer(place_of(memory));
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    EXPECT_EQ(opened.value().data()[99'999], std::byte{7});
+  });
+}
+
+/// As in another pid namespace, or below a /proc that hides the owner.
+TEST(SharedMemory, IsHadFromItsOwnerWhereProcDoesNotShowIt) {
+  MemoryServer::instance().start();
+  const SharedMemory mine = create(4096);
+  mine.data()[17] = std::byte{7};
+  SharedMemory::Place place = place_of(mine);
+  for (const int fd : {100'000, STDIN_FILENO}) {  // none, and another file
+    place.fd = fd;
+    place.owner = 0;
+    EXPECT_TRUE(SharedMemory::open_peer(place).has_error());
+    place.owner = process_id();
+    const auto theirs = SharedMemory::open_peer(place);
+    ASSERT_TRUE(theirs.has_value()) << theirs.error().message();
+    EXPECT_EQ(theirs.value().data()[17], std::byte{7});
+  }
+}
+
+TEST(SharedMemory, ThatTheOwnerDoesNotHaveIsAnErrorAsWithoutAsking) {
+  MemoryServer::instance().start();
+  SharedMemory::Place place = place_of(create(4096));  // gone
+  place.owner = process_id();
+  const auto opened = SharedMemory::open_peer(place);
+  ASSERT_TRUE(opened.has_error());
+  EXPECT_THAT(opened.error().message(), HasSubstr("NCCL_SHM_DISABLE=1"));
+  place.owner = process_id() + 1;  // nobody listens there
+  EXPECT_TRUE(SharedMemory::open_peer(place).has_error());
 }
 
 TEST(SharedMemory, AnOwnerThatDiedIsSaidToHaveDied) {

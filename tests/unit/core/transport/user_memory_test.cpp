@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/os/host.hpp"
+
 namespace plexus {
 namespace {
 
@@ -17,7 +19,7 @@ TEST(PeerSegments, FindTheBytesOfAPlaceAndNoneBehindTheSegment) {
   MappedPlace place = memory.find_place(bytes + 100, 8);
   ASSERT_NE(place.segment, 0U);
 
-  PeerSegments segments;
+  PeerSegments segments(process_id());
   std::byte* const mapped = segments.find(place, kPages - 100);
   ASSERT_NE(mapped, nullptr);
   bytes[100] = std::byte{42};
