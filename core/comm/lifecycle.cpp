@@ -17,6 +17,17 @@
 namespace plexus {
 namespace {
 
+/// Revoking is local. Ranks that have not revoked it, too, may wait for what this one did not do.
+void tell_of_revocation(Communicator& comm) {
+  if (comm.revoked.load(std::memory_order_relaxed)) {
+    comm.setup().exchange->announce_failure(
+        fail(Code::kRemoteError,
+             "rank {} has revoked the communicator (ncclCommRevoke, or ncclCommShrink with "
+             "NCCL_SHRINK_ABORT) and left it",
+             comm.rank()));
+  }
+}
+
 /// Frees a communicator whose plans are done or stopped, after waiting for what its peers still
 /// read.
 void release(Communicator* comm) {
@@ -30,6 +41,7 @@ void release(Communicator* comm) {
   comm->wait_left();
   comm->wait_unvisited();
   comm->settle();
+  tell_of_revocation(*comm);
   comm->say_goodbye(Departure::kDestroyed);
   const std::unique_ptr<Communicator> owner(comm);
 }

@@ -93,6 +93,16 @@ class Ending(leaving_test.ToldRanks):
         self.tell_all(ranks[1:2], "revoke", "world")
         self.expect_error(ranks[2], f":{ranks[0].process.pid})")
 
+    def test_who_waits_for_one_that_revokes_and_leaves_is_told(self):
+        for ending in ("destroy", "abort"):
+            with self.subTest(ending):
+                ranks = self.start_world(2)
+                self.expect_sum(ranks, "world")
+                ranks[1].tell("recv", "world", 0)
+                self.tell_all(ranks[:1], "revoke", "world")
+                self.tell_all(ranks[:1], ending, "world")
+                self.expect_error(ranks[1], "rank 0 has revoked the communicator")
+
     def test_a_call_that_an_ended_process_has_not_made_fails(self):
         ranks = self.start_world(3)
         self.expect_sum(ranks, "world")
