@@ -28,6 +28,8 @@ constexpr std::string_view kOfDescriptors[] = {"file descriptor", "open files", 
                                                "called ncclCommAbort"};
 constexpr std::string_view kOfMismatch[] = {"differ", "waits", "calls", "called", "disagree"};
 constexpr std::string_view kOfAbort[] = {"called ncclCommAbort", "aborted"};
+constexpr std::string_view kOfQueued[] = {"called ncclCommAbort", "aborted",   "revoked",
+                                          "did not come",         "has ended", "died"};
 
 constexpr int kSoon = 20;      // seconds
 constexpr int kSilence = 120;  // a network that vanishes is noticed after 30 s, by each in turn
@@ -55,6 +57,8 @@ constexpr std::array<Expectation, kNumFaults> kExpectations = {
     fatal(kSoon, kOfDescriptors),  // descriptors
     fatal(kSoon, kOfMismatch),     // mismatch
     fatal(kSoon, kOfAbort),        // abort
+    fatal(kSoon, kOfQueued),       // queued
+    harmless(kPlenty),             // refused
 };
 
 /// Threads' steps of one kind, as (thread, step).
@@ -104,6 +108,7 @@ class FaultMaker {
     fault_.direction = static_cast<Direction>(random_.below(3));
     fault_.has_little_cpu = random_.chance(50);
     fault_.descriptors = random_.between(6, 70);
+    fault_.revokes = random_.chance(50);
     switch (fault_.kind) {
       case FaultKind::kKill:
         fault_.recovery = static_cast<Recovery>(random_.below(4));
@@ -121,6 +126,9 @@ class FaultMaker {
         break;
       case FaultKind::kStrangers:
         fault_.lasts_ms = random_.between(100, 15'000);
+        break;
+      case FaultKind::kQueued:  // the thread itself does it, before its step
+        fault_.delay_us = 0;
         break;
       case FaultKind::kHalfOpen:
         fault_.direction = random_.chance(50) ? Direction::kIn : Direction::kOut;
@@ -245,12 +253,13 @@ std::string describe(const Fault& fault) {
                                               "revoke, shrink"};
   return fmt::format(
       "{}: process {}, at step {} of thread {} after {} us; for {} ms; {} % of packets, {}; {} "
-      "descriptors; {}{}; then {}{}",
+      "descriptors; {}{}{}; then {}{}",
       kFaultNames[static_cast<size_t>(fault.kind)], fault.process, fault.step, fault.thread,
       fault.delay_us, fault.lasts_ms, fault.percent,
       kDirections[static_cast<size_t>(fault.direction)], fault.descriptors,
       fault.has_little_cpu ? "little CPU" : "pauses", fault.is_in_call ? "; during the call" : "",
-      kRecoveries[static_cast<size_t>(fault.recovery)], fault.grows ? ", grow" : "");
+      fault.revokes ? "; revokes" : "", kRecoveries[static_cast<size_t>(fault.recovery)],
+      fault.grows ? ", grow" : "");
 }
 
 }  // namespace plexus::soak

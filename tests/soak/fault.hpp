@@ -33,12 +33,16 @@ enum class FaultKind {
   kDescriptors,  // a process may open few files
   kMismatch,     // one rank's call differs from the others'
   kAbort,        // a rank calls ncclCommAbort
+  kQueued,   // likewise for all its communicators, or ncclCommRevoke, with a call of each queued
+             // on one stream: the last one first
+  kRefused,  // a seccomp filter refuses process_vm_readv and memfd_create from then on
   kCount
 };
 constexpr size_t kNumFaults = static_cast<size_t>(FaultKind::kCount);
 constexpr std::array<std::string_view, kNumFaults> kFaultNames = {
-    "kill",  "stop",      "freeze",  "slow",    "drop",        "gap",      "cut",  "half-open",
-    "reset", "strangers", "fulllog", "fullshm", "descriptors", "mismatch", "abort"};
+    "kill",        "stop",      "freeze", "slow",      "drop",    "gap",
+    "cut",         "half-open", "reset",  "strangers", "fulllog", "fullshm",
+    "descriptors", "mismatch",  "abort",  "queued",    "refused"};
 
 class FaultKinds {
  public:
@@ -72,6 +76,7 @@ struct Fault {
   int operation = -1;       // mismatch: the one that the others call. Its results are undefined
   int altered = -1;         // mismatch: what the guilty rank calls
   int rank = 0;             // abort: index in the thread's ranks
+  bool revokes = false;     // queued
   bool is_in_call = false;  // abort: by another thread during the call; else in place of the step
   Recovery recovery = Recovery::kNone;
   bool grows = false;  // after it, to the old number of ranks

@@ -33,6 +33,7 @@ class Generator {
     leave();
     add_pauses();
     add_forks();
+    choose_surroundings(job_, features_);
     Random order(random_.next());
     job_.illegal = judge(model_of(job_)).why;
     if (features_.has(Feature::kReorder) && job_.illegal.empty()) {

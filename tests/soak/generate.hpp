@@ -37,13 +37,18 @@ enum class Feature {
   kAlgo,   // NCCL_ALGO, PLEXUS_DETERMINISTIC
   kProto,  // NCCL_PROTO
   kReorder,
+  kContainers,  // Container
+  kStdio,       // closed descriptors 0 to 2
+  kEndings,     // ends without ncclCommDestroy
+  kRates,       // busy hosts that are measured
   kCount
 };
 constexpr size_t kNumFeatures = static_cast<size_t>(Feature::kCount);
 constexpr std::array<std::string_view, kNumFeatures> kFeatureNames = {
-    "threads", "single", "processes", "net",     "ofi",    "async", "nonblocking",
-    "late",    "fork",   "destroy",   "split",   "shrink", "p2p",   "groups",
-    "mixed",   "v",      "memalloc",  "inplace", "algo",   "proto", "reorder"};
+    "threads",    "single", "processes", "net",     "ofi",    "async", "nonblocking",
+    "late",       "fork",   "destroy",   "split",   "shrink", "p2p",   "groups",
+    "mixed",      "v",      "memalloc",  "inplace", "algo",   "proto", "reorder",
+    "containers", "stdio",  "endings",   "rates"};
 
 class Features {
  public:
@@ -60,6 +65,9 @@ Job generate(uint64_t seed, const Features& features, const FaultKinds& faults =
 
 /// Processes, threads and settings (layout.cpp).
 void choose_layout(Job& job, Random& random, const Features& features);
+/// What processes find around them and how they end; of a job without a fault (surroundings.cpp).
+/// Changes nothing else of what the seed means.
+void choose_surroundings(Job& job, const Features& features);
 /// Changes the order of calls while the job stays legal (perturb.cpp).
 void perturb(Job& job, Random& random);
 /// A number of elements such that `nblocks` blocks of them stay within a few MiB (shapes.cpp).

@@ -21,6 +21,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/soak/container.hpp"
 #include "tests/soak/stacks.hpp"
 #include "tests/soak/worker.hpp"
 
@@ -106,7 +107,7 @@ bool keeps_strangers(const Job& job) {
   return uses_ofi(job) && job.fault.has_value() && job.fault->kind == FaultKind::kStrangers;
 }
 
-std::vector<std::string> environment_of(const Job& job, int process) {
+std::vector<std::string> environment_of(const Job& job, int process, const std::string& folder) {
   std::vector<std::string> environment;
   for (char** at = environ; *at != nullptr; ++at) {
     const std::string_view entry = *at;
@@ -128,6 +129,9 @@ std::vector<std::string> environment_of(const Job& job, int process) {
   if (job.fault.has_value() &&
       (job.fault->kind == FaultKind::kFreeze || job.fault->kind == FaultKind::kMismatch)) {
     environment.emplace_back(fmt::format("PLEXUS_STALL_S={}", kStallSeconds));
+  }
+  if (job.measures_rates) {
+    environment.emplace_back(fmt::format("PLEXUS_RATES_FILE={}/rates", folder));
   }
   if (has_full_log) {
     environment.emplace_back("NCCL_DEBUG_FILE=/dev/full");
@@ -223,12 +227,15 @@ void Running::prepare_child(int process) const {
 
 void Running::start(int process) {
   std::vector<std::string> arguments = arguments_of(process);
-  std::vector<std::string> environment = environment_of(job_, process);
+  std::vector<std::string> environment = environment_of(job_, process, folder_);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
   const std::string output = output_path(folder_, process);
   const pid_t group = children_.front().pid;  // the first one's, 0 for itself
-  const pid_t pid = fork();
+  const bool is_fresh = static_cast<size_t>(process) >= job_.processes.size();
+  const Container container =
+      is_fresh ? Container::kNone : job_.processes[static_cast<size_t>(process)].container;
+  const pid_t pid = fork_into(container);
   if (pid < 0) {
     std::perror("fork");
     std::exit(2);
@@ -239,6 +246,10 @@ void Running::start(int process) {
     dup2(file, STDOUT_FILENO);
     dup2(file, STDERR_FILENO);
     prepare_child(process);
+    if (!enter(container)) {
+      std::perror("a container");
+      _exit(2);
+    }
     execve("/proc/self/exe", argument_pointers.data(), environment_pointers.data());
     _exit(127);
   }

@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tests/soak/container.hpp"
 #include "tests/soak/generate.hpp"
 #include "tests/soak/launcher.hpp"
 #include "tests/soak/worker.hpp"
@@ -102,7 +103,19 @@ std::string why_not(FaultKind kind) {
     static const std::string why = Network::why_not();
     return why;
   }
+  if (kind == FaultKind::kRefused) {
+    return why_not(Container::kNoAttach);
+  }
   return kind == FaultKind::kFullShm && geteuid() != 0 ? "filling /dev/shm needs root" : "";
+}
+
+/// Likewise of a job.
+std::string why_not(const Job& job) {
+  std::string why = job.fault.has_value() ? why_not(job.fault->kind) : "";
+  for (const Process& process : job.processes) {
+    why = why.empty() ? why_not(process.container) : why;
+  }
+  return why;
 }
 
 std::vector<std::string> feature_arguments(const Options& options) {
@@ -202,7 +215,7 @@ int run_campaign(const Options& options, const Features& features) {
     if (may_start && running.size() < static_cast<size_t>(options.njobs)) {
       Job job = generate(next, features, faults);
       ++next;
-      const std::string impossible = job.fault.has_value() ? why_not(job.fault->kind) : "";
+      const std::string impossible = why_not(job);
       if (!impossible.empty()) {
         ++totals.impossible[impossible];
         continue;

@@ -64,6 +64,16 @@ std::string describe(const Making& making) {
   return text;
 }
 
+std::string describe(const Process& process) {
+  constexpr const char* kContainers[] = {"",           ", user namespace", ", pid namespace",
+                                         ", no memfd", ", no attach",      ", small files"};
+  constexpr const char* kEndings[] = {"", ", returns without destroy", ", exits without destroy"};
+  return fmt::format("{}{}{}{}", process.host_id.empty() ? "" : " NCCL_HOSTID=" + process.host_id,
+                     kContainers[static_cast<int>(process.container)],
+                     process.closes_stdio ? ", closed stdio" : "",
+                     kEndings[static_cast<int>(process.ending)]);
+}
+
 /// Assigns numbers to places; those of one communicator are consecutive.
 class PlaceNumbers {
  public:
@@ -232,8 +242,9 @@ std::string describe(const Job& job, const Step& step) {
 }
 
 std::string describe(const Job& job) {
-  std::string text = fmt::format("seed {}: {} ranks, {} processes{}\n", job.seed, job.nranks,
-                                 job.processes.size(), job.is_nonblocking ? ", non-blocking" : "");
+  std::string text = fmt::format("seed {}: {} ranks, {} processes{}{}\n", job.seed, job.nranks,
+                                 job.processes.size(), job.is_nonblocking ? ", non-blocking" : "",
+                                 job.measures_rates ? ", measures rates" : "");
   if (job.fault.has_value()) {
     text += fmt::format("  fault: {}\n", describe(*job.fault));
   }
@@ -245,9 +256,9 @@ std::string describe(const Job& job) {
   }
   for (size_t at = 0; at < job.threads.size(); ++at) {
     const Thread& thread = job.threads[at];
-    const std::string& host = job.processes[static_cast<size_t>(thread.process)].host_id;
+    const Process& process = job.processes[static_cast<size_t>(thread.process)];
     text += fmt::format("thread {}: process {}{}, world ranks {}, {} streams\n", at, thread.process,
-                        host.empty() ? "" : " NCCL_HOSTID=" + host, thread.ranks, thread.nstreams);
+                        describe(process), thread.ranks, thread.nstreams);
     for (size_t step = 0; step < thread.steps.size(); ++step) {
       text += fmt::format("  {:3} {}\n", step, describe(job, thread.steps[step]));
     }

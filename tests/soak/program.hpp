@@ -103,9 +103,29 @@ struct Thread {
   std::vector<Step> steps{};
 };
 
+/// What a process may not do, as in containers.
+enum class Container {
+  kNone,
+  kUserNamespace,     // a user namespace of its own: others cannot open its descriptors
+  kProcessNamespace,  // a pid namespace of its own under the host's /proc
+  kNoMemfd,           // memfd_create is refused
+  kNoAttach,          // process_vm_readv is refused
+  kSmallFiles,        // no file may be longer than 64 KiB
+  kCount
+};
+
+enum class Ending {
+  kInOrder,
+  kReturns,  // main returns while communicators exist
+  kExits     // likewise by _exit
+};
+
 struct Process {
-  std::string host_id{};     // NCCL_HOSTID; "": not set
-  bool forks_first = false;  // fork a child before the first call of the library
+  std::string host_id{};      // NCCL_HOSTID; "": not set
+  bool forks_first = false;   // fork a child before the first call of the library
+  bool closes_stdio = false;  // descriptors 0 to 2 are closed
+  Container container = Container::kNone;
+  Ending ending = Ending::kInOrder;
 };
 
 struct Job {
@@ -119,9 +139,10 @@ struct Job {
   std::vector<std::pair<std::string, std::string>> environment{};
   std::optional<Fault> fault{};
   bool is_nonblocking = false;
-  bool allows_mixed = true;  // as in ModelProgram
-  int nperturbed = 0;        // number of changes of order that the model accepted
-  int nrefused = 0;          // number of changes that it refused
+  bool measures_rates = false;  // hosts are measured, while they are busy
+  bool allows_mixed = true;     // as in ModelProgram
+  int nperturbed = 0;           // number of changes of order that the model accepted
+  int nrefused = 0;             // number of changes that it refused
   // why the job is illegal; "": it is legal; other results are bugs of the generator
   std::string illegal{};
 };

@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "tests/soak/container.hpp"
+
 namespace plexus::soak {
 namespace {
 
@@ -89,6 +91,8 @@ void Saboteur::strike() const {
     kill(getpid(), SIGKILL);
   } else if (fault_->kind == FaultKind::kStop || fault_->kind == FaultKind::kFreeze) {
     kill(getpid(), SIGSTOP);
+  } else if (fault_->kind == FaultKind::kRefused && !refuse_attach_and_memfd()) {
+    std::perror("a seccomp filter");
   }
 }
 
@@ -114,9 +118,9 @@ void Saboteur::count_leftovers(int nids) {
 #else
   constexpr int kSanitizerThreads = 0;
 #endif
-  // of asynchronous streams, stalled calls, doctor, and libfabric's
-  constexpr int kThreads = 4 + kSanitizerThreads;
-  constexpr int kDescriptors = 1;                 // at which `plexus doctor` asks
+  // of asynchronous streams, stalled calls, doctor, shared memory, and libfabric's
+  constexpr int kThreads = 5 + kSanitizerThreads;
+  constexpr int kDescriptors = 2;                 // at which `plexus doctor` and peers ask
   const int descriptors_of_id = 3 + nprocesses_;  // and a connection of each that still waits
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
   const auto deadline =
@@ -134,6 +138,31 @@ void Saboteur::count_leftovers(int nids) {
     }
     std::this_thread::sleep_for(milliseconds(10));
   }
+}
+
+double end_queued(const std::vector<ncclComm_t>& comms, bool revokes) {
+  cudaStream_t stream = nullptr;
+  (void)plexusStreamCreate(&stream);
+  std::vector<char> bytes(comms.size());
+  for (size_t at = 0; at < comms.size(); ++at) {
+    int rank = 0;
+    int nranks = 0;
+    if (ncclCommUserRank(comms[at], &rank) == ncclSuccess &&
+        ncclCommCount(comms[at], &nranks) == ncclSuccess && nranks > 1) {
+      (void)ncclRecv(&bytes[at], 1, ncclInt8, (rank + 1) % nranks, comms[at], stream);
+    }
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  for (auto at = comms.rbegin(); at != comms.rend(); ++at) {
+    if (revokes) {
+      (void)ncclCommRevoke(*at, NCCL_REVOKE_DEFAULT);
+    }
+    (void)ncclCommAbort(*at);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  (void)plexusStreamSynchronize(stream);
+  (void)plexusStreamDestroy(stream);
+  return took.count();
 }
 
 }  // namespace plexus::soak

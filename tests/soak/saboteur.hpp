@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <plexus.h>
 #include <thread>
+#include <vector>
 
 #include "tests/soak/program.hpp"
 #include "tests/soak/progress.hpp"
@@ -43,5 +45,9 @@ class Saboteur {
   int ndescriptors_ = 0;
   std::thread thread_;
 };
+
+/// A receive of each communicator waits on one stream, and all of them are aborted, or revoked and
+/// aborted, the last one first. In how many seconds.
+double end_queued(const std::vector<ncclComm_t>& comms, bool revokes);
 
 }  // namespace plexus::soak

@@ -22,7 +22,9 @@
 
 #include <fmt/format.h>
 
+#include "tests/soak/busy_host.hpp"
 #include "tests/soak/calls.hpp"
+#include "tests/soak/container.hpp"
 #include "tests/soak/progress.hpp"
 #include "tests/soak/recovery.hpp"
 #include "tests/soak/saboteur.hpp"
@@ -35,6 +37,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kPollPause = microseconds(200);
 constexpr auto kIdPollPause = milliseconds(2);
+constexpr double kEndOfQueuedSeconds = 3;  // 1 s on a machine that is not busy
 
 std::string id_path(const std::string& folder, size_t making) {
   return fmt::format("{}/id.{}", folder, making);
@@ -258,6 +261,9 @@ class Runner {
       enter(Phase::kBeforeCall);
       step_ = &thread_.steps[step];
       used_.clear();
+      if (job_.processes[static_cast<size_t>(thread_.process)].closes_stdio) {
+        print_as_programs_do();
+      }
       if (job_.fault.has_value()) {
         meet_fault(static_cast<int>(step));
       }
@@ -286,6 +292,10 @@ class Runner {
     if (!saboteur.is_at(index_, step)) {
       return;
     }
+    if (job_.fault->kind == FaultKind::kQueued) {
+      saboteur.start();
+      end_queued();
+    }
     if (job_.fault->kind != FaultKind::kAbort || step_->calls.empty()) {
       return saboteur.start();
     }
@@ -299,6 +309,21 @@ class Runner {
       throw Stopped();
     }
     stops_after_step_ = true;
+  }
+
+  /// Of all communicators of this thread.
+  [[noreturn]] void end_queued() {
+    enter(Phase::kInCall);
+    std::vector<ncclComm_t> comms;
+    for (const auto& [place, comm] : std::exchange(comms_, {})) {
+      comms.push_back(comm);
+    }
+    const double seconds = soak::end_queued(comms, job_.fault->revokes);
+    if (seconds > kEndOfQueuedSeconds * time_factor()) {
+      fail(fmt::format("{} communicators with calls on one stream ended after {:.1f} s",
+                       comms.size(), seconds));
+    }
+    throw Stopped();
   }
 
   /// Ends what is under way; what it returns does not matter any more.
@@ -705,9 +730,14 @@ std::string children_path(const std::string& folder) { return folder + "/childre
 
 int run_process(const Job& job, int process, const std::string& folder) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  Shared shared(job, process, folder);
+  const Process& own = job.processes[static_cast<size_t>(process)];
+  const BusyHost busy(job.measures_rates);
+  Shared shared(job, process, folder);  // with files that get other numbers than 0 to 2
+  if (own.closes_stdio) {
+    close_stdio();
+  }
   shared.saboteur().strike_at_start();
-  if (job.processes[static_cast<size_t>(process)].forks_first) {
+  if (own.forks_first) {
     shared.fork_child({.kind = StepKind::kFork, .child = ChildLife::kUntilParentEnds});
   }
   try {
@@ -726,6 +756,16 @@ int run_process(const Job& job, int process, const std::string& folder) {
   }
   shared.saboteur().wait();
   shared.reap_children();
+  const std::string taken = own.closes_stdio ? find_in_place_of_stdio() : "";
+  if (!taken.empty()) {
+    shared.fail("descriptors 0 to 2 were closed, and now" + taken);
+  }
+  if (own.ending == Ending::kExits) {
+    _exit(0);
+  }
+  if (own.ending == Ending::kReturns) {
+    return 0;
+  }
   shared.saboteur().count_leftovers(shared.unused_ids());
   return 0;
 }

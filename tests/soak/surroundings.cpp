@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "tests/soak/generate.hpp"
+
+namespace plexus::soak {
+namespace {
+
+constexpr uint64_t kSalt = 0x50112d;
+constexpr int kLateUsMin = 1'500'000;  // as pauses in the middle of a program
+constexpr int kLateUsMax = 3'500'000;
+
+class Surroundings {
+ public:
+  Surroundings(Job& job, const Features& features)
+      : job_(job), random_(mix(job.seed, kSalt)), features_(features) {}
+
+  void choose() {
+    const bool has_containers = has(Feature::kContainers, 12);
+    const bool has_endings = has(Feature::kEndings, 25);
+    for (size_t process = 0; process < job_.processes.size(); ++process) {
+      Process& of = job_.processes[process];
+      const int container = random_.between(1, static_cast<int>(Container::kCount) - 1);
+      const int ending = random_.between(1, 2);
+      if (has_containers && random_.chance(60)) {
+        of.container = static_cast<Container>(container);
+      }
+      of.closes_stdio = has(Feature::kStdio, 8);
+      if (has_endings && random_.chance(60)) {
+        of.ending = static_cast<Ending>(ending);
+        destroy_nothing(static_cast<int>(process));
+      }
+    }
+    job_.measures_rates = has(Feature::kRates, 4);
+    if (has(Feature::kLate, 2)) {
+      call_late();
+    }
+  }
+
+ private:
+  bool has(Feature feature, int percent) {
+    return random_.chance(percent) && features_.has(feature);
+  }
+
+  /// Of what the process's threads destroy at their ends.
+  void destroy_nothing(int process) {
+    for (Thread& thread : job_.threads) {
+      if (thread.process == process) {
+        auto& steps = thread.steps;
+        const auto last = std::find_if(steps.rbegin(), steps.rend(), [](const Step& step) {
+          return step.kind == StepKind::kCalls || step.kind == StepKind::kMake;
+        });
+        steps.erase(std::remove_if(last.base(), steps.end(), is_destroying), steps.end());
+      }
+    }
+  }
+
+  static bool is_destroying(const Step& step) {
+    return step.kind == StepKind::kDestroy || step.kind == StepKind::kFinalize;
+  }
+
+  /// A thread is late after the communicator of all was made: its first step.
+  void call_late() {
+    Thread& thread = job_.threads[random_.next() % job_.threads.size()];
+    const auto made = std::find_if(thread.steps.begin(), thread.steps.end(),
+                                   [](const Step& step) { return step.kind == StepKind::kMake; });
+    if (made != thread.steps.end()) {
+      thread.steps.insert(made + 1, {.kind = StepKind::kDelay,
+                                     .delay_us = random_.between(kLateUsMin, kLateUsMax)});
+    }
+  }
+
+  Job& job_;
+  Random random_;
+  const Features& features_;
+};
+
+}  // namespace
+
+void choose_surroundings(Job& job, const Features& features) {
+  if (!job.fault.has_value()) {  // what a fault must lead to would differ
+    Surroundings(job, features).choose();
+  }
+}
+
+}  // namespace plexus::soak
