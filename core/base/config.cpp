@@ -151,7 +151,8 @@ const Row kRows[] = {
     {{"NCCL_OOB_NET_IFNAME", "", "as NCCL_SOCKET_IFNAME", "interface for the bootstrap"},
      &Config::bootstrap_ifname},
     {{"PLEXUS_PORT_RANGE", "", "low-high",
-      "ports that are listened on, by the control plane and by net-socket and net-ib"},
+      "ports that are listened on, by the control plane and by net-socket, net-ib and net-ofi "
+      "(providers over TCP)"},
      &Config::port_range},
     {{"PLEXUS_BOOTSTRAP_TIMEOUT", "300", "seconds", "how long init waits for all ranks"},
      &Config::bootstrap_timeout_s,

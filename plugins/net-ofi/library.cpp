@@ -11,6 +11,9 @@
 #include <unistd.h>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "guest/port_range.hpp"
 #include "plugins/net-ofi/fabric.hpp"
 
 namespace plexus::net_ofi {
@@ -63,9 +66,25 @@ void find(void* file, const char* name, Function& function, std::string& problem
   }
 }
 
+/// The ports of PLEXUS_PORT_RANGE for the providers over TCP, which read them once in a process;
+/// one that is not understood is refused where the settings are read.
+std::vector<std::string> list_port_variables() {
+  const char* const text = std::getenv(kPortRangeSetting);
+  const PortRange range = parse_ports(text == nullptr ? "" : text).value_or(PortRange{});
+  return range.low == 0
+             ? std::vector<std::string>{}
+             : std::vector<std::string>{fmt::format("FI_TCP_PORT_LOW_RANGE={}", range.low),
+                                        fmt::format("FI_TCP_PORT_HIGH_RANGE={}", range.high)};
+}
+
 Library load() {
   const KeptSignals signals;
-  const ExtraVariables defaults(kDefaults);
+  static const std::vector<std::string> ports = list_port_variables();  // as the environment
+  std::vector<const char*> variables(kDefaults.begin(), kDefaults.end());
+  for (const std::string& each : ports) {
+    variables.push_back(each.c_str());
+  }
+  const ExtraVariables defaults(variables);
   Library loaded;
   void* const file = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed
   if (file == nullptr) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "plugins/support/number_setting.hpp"
+#include "plugins/support/port_setting.hpp"
 #include "plugins/support/security_mode.hpp"
 
 namespace plexus::net_ofi {
@@ -92,6 +93,7 @@ Result<Settings> read_settings(const ReadVariable& read) {
              read_number(read, "PLEXUS_OFI_CONNECT_TIMEOUT_MS", kConnectMs, settings.limited));
   PLEXUS_TRY(probe_ms, read_number(read, "PLEXUS_OFI_PROBE_MS", kProbeMs, settings.limited));
   PLEXUS_TRY(security, read_security(read));
+  PLEXUS_TRY(plugin::read_ports(read));  // see load() in library.cpp
   settings.family = family;
   settings.security = security;
   settings.always_registers = registers;

@@ -126,13 +126,15 @@ class Interfaces(netns.Test):
         self.give_addresses()
         for host in self.hosts:
             self.run_on(host, "sysctl", "-qw", "net.ipv4.ip_local_port_range=50000 60000")
-        ranks = [{"PLEXUS_PORT_RANGE": "40000-40050"}] * 2
+        plugins = ["socket"] + (["ofi"] if (pathlib.Path(job.PLEXUS).parents[1] / "lib/libplexus-net-ofi.so").exists() else [])
         if shutil.which("iptables") is None:
             self.skipTest("iptables, which stands for a firewall, is not installed")
         for host in self.hosts:
             self.run_on(host, "iptables", "-A", "INPUT", "-i", LINK, "-p", "tcp", "--syn", "!", "--dport", "40000:40050",
                         "-j", "DROP")
-        self.check(*ranks)
+        for plugin in plugins:
+            with self.subTest(plugin):
+                self.check(*[{"PLEXUS_PORT_RANGE": "40000-40050", "NCCL_NET_PLUGIN": plugin}] * 2)
 
     def test_silence_is_an_error_within_a_minute(self):
         self.give_addresses()
