@@ -26,9 +26,11 @@ uint64_t user_namespace() {
   return stat("/proc/self/ns/user", &status) == 0 ? status.st_ino : 0;
 }
 
-bool shares_memory(const PeerInfo& mine, const PeerInfo& peers) {
-  return mine.process_id != peers.process_id &&
-         choose_transport({.mine = mine, .peers = &peers}) == TransportKind::kShm;
+/// Of one process, too, where NCCL_P2P_DISABLE is set.
+bool shares_memory(int rank, size_t peer, std::span<const PeerInfo> infos) {
+  return static_cast<size_t>(rank) != peer &&
+         choose_transport({.mine = infos[static_cast<size_t>(rank)], .peers = &infos[peer]}) ==
+             TransportKind::kShm;
 }
 
 /// "": it can be mapped.
@@ -71,21 +73,22 @@ SharingReport try_to_share(int rank, std::span<const PeerInfo> infos, size_t slo
   SharingReport report{.user_namespace = user_namespace(),
                        .user = geteuid(),
                        .is_dumpable = static_cast<uint8_t>(prctl(PR_GET_DUMPABLE) == 1 ? 1 : 0)};
-  const PeerInfo& mine = infos[static_cast<size_t>(rank)];
-  const auto shares = [&](const PeerInfo& info) { return shares_memory(mine, info); };
-  if (std::none_of(infos.begin(), infos.end(), shares)) {
+  std::vector<size_t> peers;
+  for (size_t peer = 0; peer < infos.size(); ++peer) {
+    if (shares_memory(rank, peer, infos)) {
+      peers.push_back(peer);
+    }
+  }
+  if (peers.empty()) {
     return report;
   }
-  report.why = try_to_make(mine, slots_bytes);
+  report.why = try_to_make(infos[static_cast<size_t>(rank)], slots_bytes);
   if (!report.why.empty()) {
     report.refused.push_back(static_cast<uint32_t>(rank));
     return report;
   }
   std::map<uint64_t, std::string> tried;  // processes
-  for (size_t peer = 0; peer < infos.size(); ++peer) {
-    if (!shares(infos[peer])) {
-      continue;
-    }
+  for (const size_t peer : peers) {
     const auto [at, is_new] = tried.try_emplace(infos[peer].process_id);
     if (is_new) {
       at->second = try_to_map(infos[peer]);

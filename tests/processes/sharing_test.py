@@ -100,6 +100,13 @@ class Sharing(leaving_test.ToldRanks):
         self.prepare = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
         self.expect_calls("ulimit -f")
 
+    def test_a_limit_of_the_size_of_files_in_one_process(self):
+        """Its ranks share memory as processes do where they may not use addresses."""
+        ended = self.start(job.perf("all_reduce", "--ranks", "2", "-b", "8", "-e", "64K", "-n", "1"),
+                           prefix=["prlimit", f"--fsize={FILE_BYTES}"], NCCL_P2P_DISABLE="1", NCCL_DEBUG="WARN").end(60)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertIn("ulimit -f", ended.stdout + ended.stderr)
+
 
 if __name__ == "__main__":
     job.main()

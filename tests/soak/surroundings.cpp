@@ -25,6 +25,10 @@ class Surroundings {
       if (has_containers && random_.chance(60)) {
         of.container = static_cast<Container>(container);
       }
+      if (of.container == Container::kSmallFiles) {  // its ranks use the network, without LL
+        std::erase_if(job_.environment,
+                      [](const auto& setting) { return setting.first == "NCCL_PROTO"; });
+      }
       of.closes_stdio = has(Feature::kStdio, 8);
       if (has_endings && random_.chance(60)) {
         of.ending = static_cast<Ending>(ending);
