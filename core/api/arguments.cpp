@@ -84,10 +84,18 @@ Result<void> check_size(const CallShape& shape, int nranks) {
   return ok();
 }
 
-/// With NCCL_CHECK_POINTERS, of a CUDA rank: kInvalidArgument when its device does not reach
-/// `buffer`.
-Result<void> check_reach(const Communicator& comm, const void* buffer, const char* what) {
-  if (comm.device_rank() == nullptr || !comm.setup().config.check_pointers) {
+/// kInvalidArgument when the rank does not reach `buffer`: a CUDA rank with NCCL_CHECK_POINTERS; a
+/// rank on the host in a process that has a driver.
+Result<void> check_reach(Communicator& comm, const void* buffer, const char* what) {
+  if (comm.device_rank() == nullptr) {
+    return comm.host_pointers().may_read(buffer)
+               ? Result<void>(ok())
+               : fail(Code::kInvalidArgument,
+                      "the {} {} is memory of a GPU, but rank {} computes on the host: pass host "
+                      "memory, or unset PLEXUS_DEVICE for ranks on the GPU",
+                      what, fmt::ptr(buffer), comm.rank());
+  }
+  if (!comm.setup().config.check_pointers) {
     return ok();
   }
   const int device = comm.device_rank()->device();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that programs link against but that host ranks cannot serve: each fails with a
+// Functions that programs link against but that no rank serves: each fails with a
 // sentence. docs/compatibility.md lists them. Those of NCCL's device API have no declaration here:
 // their parameters are never read.
 #include "core/api/arguments.hpp"
@@ -14,10 +14,11 @@ ncclResult_t unsupported(const char* function, const char* why) {
 }
 
 constexpr const char* kDeviceApi =
-    "NCCL's device API needs GPU ranks, and this build has host ranks only";
+    "NCCL's device API (kernels of the user that communicate) is not implemented, on GPU ranks "
+    "neither; use the host API";
 constexpr const char* kOneSided =
     "one-sided operations are not implemented; use ncclSend and ncclRecv in a group";
-constexpr const char* kSuspend = "host ranks have no GPU memory to suspend";
+constexpr const char* kSuspend = "no rank gives back memory while its communicator lives";
 
 /// What NCCL's team functions return by value.
 struct Team {

@@ -246,6 +246,8 @@ Result<void> Communicator::start(CommSetup setup) {
     PLEXUS_TRY(process_.async.start());
     PLEXUS_TRY(device_rank, DeviceRank::create(*process_.devices(), mine.device));
     device_rank_ = std::move(device_rank);
+  } else {
+    host_pointers_.ask(process_.devices());
   }
   open_connections();
   open_peer_mapped_memory();

@@ -24,6 +24,7 @@
 #include "core/comm/link_facts.hpp"
 #include "core/comm/registrations.hpp"
 #include "core/comm/user_reductions.hpp"
+#include "core/device/host_pointers.hpp"
 #include "core/launch/call_runner.hpp"
 #include "core/setup/comm_setup.hpp"
 #include "core/stall/stall_watch.hpp"
@@ -123,6 +124,8 @@ class Communicator final : public RankState {
   /// Tells the other ranks that this one makes no further calls. Comes last before its end.
   void say_goodbye(Departure how);
 
+  /// Of a rank on the host.
+  [[nodiscard]] HostPointers& host_pointers() noexcept { return host_pointers_; }
   [[nodiscard]] UserReductions& user_reductions() noexcept { return user_reductions_; }
   [[nodiscard]] Registrations& registrations() noexcept { return registrations_; }
   [[nodiscard]] const Registrations& registrations() const noexcept { return registrations_; }
@@ -186,6 +189,7 @@ class Communicator final : public RankState {
   std::map<std::vector<int>, uint64_t> shrinks_;  // by members; guarded by shrinks_mutex_
   UserReductions user_reductions_;
   Registrations registrations_;
+  HostPointers host_pointers_;
   friend class InCall;
   std::atomic<int> calls_{0};  // that a thread is inside of
   std::atomic<Code> state_{Code::kInProgress};

@@ -36,11 +36,12 @@ Result<int> choose_device(DeviceRuntime* runtime, const std::string& setting, in
   if (found.has_value() || found.error().code() == Code::kInvalidArgument) {
     return found;
   }
-  if (setting == "cuda") {
+  const bool is_absent = found.error().code() == Code::kInvalidUsage;
+  if (setting == "cuda" || !is_absent) {  // a program with a GPU may pass memory of it
     return fail(Code::kInvalidUsage,
-                "PLEXUS_DEVICE=cuda is not possible: {}; set PLEXUS_DEVICE=host for ranks on the "
+                "PLEXUS_DEVICE={} is not possible: {}; or set PLEXUS_DEVICE=host for ranks on the "
                 "host",
-                found.error().message());
+                setting, found.error().message());
   }
   PLEXUS_INFO(kInit, "ranks compute on the host: {}", found.error().message());
   return kHostDevice;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeviceRuntime over the CUDA runtime. The static libcudart loads the driver when it is first
 // called and reports its absence as an error, so that one binary works everywhere.
+#include <atomic>
 #include <cstring>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -24,6 +26,18 @@ Result<void> check(cudaError_t code, const char* call, int device) {
   static_cast<void>(cudaGetLastError());
   return fail(Code::kUnhandledCudaError, "{} failed on cuda:{}: {} ({})", call, device,
               cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+/// "12.8", of CUDA's number.
+std::string version_text(int version) {
+  constexpr int kMajor = 1000;
+  constexpr int kMinor = 10;
+  return fmt::format("{}.{}", version / kMajor, version % kMajor / kMinor);
+}
+
+bool is_lack_of_code(cudaError_t code) {
+  return code == cudaErrorNoKernelImageForDevice || code == cudaErrorInvalidDeviceFunction ||
+         code == cudaErrorUnsupportedPtxVersion || code == cudaErrorInvalidKernelImage;
 }
 
 /// Looks up a driver function; the driver library is not linked.
@@ -76,12 +90,27 @@ class CudaRuntime final : public DeviceRuntime {
   Result<int> count() override {
     int count = 0;
     const cudaError_t code = cudaGetDeviceCount(&count);
-    if (code != cudaSuccess) {
-      static_cast<void>(cudaGetLastError());
-      return fail(Code::kUnhandledCudaError, "CUDA reports no device: {}",
-                  cudaGetErrorString(code));
+    if (code == cudaSuccess) {
+      return count;
     }
-    return count;
+    static_cast<void>(cudaGetLastError());
+    int driver = 0;  // the latest CUDA that it serves; 0: there is none
+    static_cast<void>(cudaDriverGetVersion(&driver));
+    if (driver == 0 || code == cudaErrorStubLibrary) {
+      return fail(Code::kInvalidUsage, "no CUDA driver is installed");
+    }
+    if (code == cudaErrorNoDevice) {
+      return fail(Code::kInvalidUsage, "the CUDA driver reports no GPU");
+    }
+    if (code == cudaErrorInsufficientDriver) {
+      return fail(
+          Code::kUnhandledCudaError,
+          "the CUDA driver is too old: it serves CUDA {}, and this library needs {}; update "
+          "the driver",
+          version_text(driver), version_text(CUDART_VERSION));
+    }
+    return fail(Code::kUnhandledCudaError, "CUDA cannot use the GPUs here: {} ({})",
+                cudaGetErrorString(code), cudaGetErrorName(code));
   }
 
   Result<int> current() override {
@@ -121,6 +150,14 @@ class CudaRuntime final : public DeviceRuntime {
     const OnDevice on(device);
     int error = cudaSuccess;
     const uint32_t blocks = device_blocks_max(kDeviceThreadsMax, &error);
+    if (is_lack_of_code(static_cast<cudaError_t>(error))) {
+      static_cast<void>(cudaGetLastError());
+      PLEXUS_TRY(facts, describe(device));
+      return fail(Code::kUnhandledCudaError,
+                  "this build has no code for cuda:{} ({}, sm_{}): build with "
+                  "-DPLEXUS_CUDA_ARCHITECTURES={}-real",
+                  device, facts.name, facts.compute_capability, facts.compute_capability);
+    }
     PLEXUS_TRY(check(static_cast<cudaError_t>(error), "querying the kernel", device));
     return static_cast<int>(blocks);
   }
@@ -221,6 +258,19 @@ class CudaRuntime final : public DeviceRuntime {
       default:
         return {};
     }
+  }
+
+  [[nodiscard]] bool has_driver() noexcept override { return attribute_query() != nullptr; }
+
+  [[nodiscard]] bool is_on_device_alone(const void* pointer) noexcept override {
+    const auto query = attribute_query();
+    const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+    unsigned int kind = 0;
+    void* seen_at = nullptr;
+    return query != nullptr &&
+           query(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+           kind == CU_MEMORYTYPE_DEVICE &&
+           query(&seen_at, CU_POINTER_ATTRIBUTE_HOST_POINTER, address) != CUDA_SUCCESS;
   }
 
   Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override {
@@ -367,6 +417,20 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
  private:
+  using AttributeQuery = decltype(&cuPointerGetAttribute);
+  /// nullptr: no driver is loaded in this process, which this does not change.
+  AttributeQuery attribute_query() noexcept {
+    auto* query = attribute_query_.load(std::memory_order_relaxed);
+    if (query == nullptr) {
+      void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);  // never closed
+      query = driver == nullptr
+                  ? nullptr
+                  : reinterpret_cast<AttributeQuery>(dlsym(driver, "cuPointerGetAttribute"));
+      attribute_query_.store(query, std::memory_order_relaxed);
+    }
+    return query;
+  }
+
   // cudaFree waits for all kernels of the device, and one of them may wait for a launch that its
   // caller has not made yet. Memory that plans release is therefore kept for later plans; only
   // sizes that are multiples of kExportGranule, which belong to a communicator or user, are freed.
@@ -421,6 +485,7 @@ class CudaRuntime final : public DeviceRuntime {
     return stream;
   }
 
+  std::atomic<AttributeQuery> attribute_query_{nullptr};
   std::mutex mutex_;
   std::map<int, cudaStream_t> streams_;  // guarded by mutex_; they live as long as the process
   struct Size {

@@ -2,7 +2,6 @@
 // The part of CUDA that the core needs, as an interface: devices, memory, stream order, launches.
 // `cuda_runtime.cpp` implements it with the CUDA runtime; tests implement it with host memory and
 // threads (tests/support/software_device), so that everything above it runs without a GPU.
-// No function but adopt_thread() changes the caller's current device, and none makes a context on a
 // Only adopt_thread() changes the caller's current device, and no function creates a context on a
 // device that it was not given. All functions work during stream capture (memory is allocated
 // outside the capture).
@@ -79,7 +78,8 @@ class DeviceRuntime {
   DeviceRuntime& operator=(const DeviceRuntime&) = delete;
 
   // -- devices --
-  /// Number of devices. An Error says why there is none (no driver, no GPU).
+  /// Number of devices. An Error: kInvalidUsage: there is no driver or no GPU; any other: there is,
+  /// and it cannot be used.
   virtual Result<int> count() = 0;
   /// The calling thread's current device.
   virtual Result<int> current() = 0;
@@ -110,6 +110,10 @@ class DeviceRuntime {
   virtual Result<void*> register_host(int device, void* memory, size_t size_bytes) = 0;
   virtual void unregister_host(int device, void* memory) noexcept = 0;
   [[nodiscard]] virtual PointerFacts describe_pointer(const void* pointer) noexcept = 0;
+  /// For ranks on the host, in a process whose GPU others use: is a driver loaded?
+  [[nodiscard]] virtual bool has_driver() noexcept = 0;
+  /// Memory that the host cannot read. false without a driver. Creates no context.
+  [[nodiscard]] virtual bool is_on_device_alone(const void* pointer) noexcept = 0;
   /// Copies between any two kinds of memory. Complete on return; not ordered with any user's
   /// stream.
   virtual Result<void> copy(int device, void* to, const void* from, size_t size_bytes) = 0;

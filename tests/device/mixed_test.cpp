@@ -74,6 +74,8 @@ class MixedJob {
   MixedJob(const MixedJob&) = delete;
   MixedJob& operator=(const MixedJob&) = delete;
 
+  [[nodiscard]] ncclComm_t comm(size_t rank) const { return comms_[rank]; }
+
   /// One call of `shape` on all ranks, checked.
   void expect(const Shape& shape, size_t count, bool in_threads) {
     const auto nranks = static_cast<int>(on_.size());
@@ -160,6 +162,15 @@ TEST(MixedRanks, SpeakEveryProtocol) {
     MixedJob job({0, kHost});
     job.expect_all_reduce(30'000, false);
   }
+}
+
+TEST(MixedRanks, ARankOnTheHostRefusesMemoryOfADevice) {
+  MixedJob job({kHost});
+  Memory memory(0, std::vector<int32_t>(4));
+  EXPECT_EQ(
+      ncclAllReduce(memory.data(), memory.data(), 4, ncclInt32, ncclSum, job.comm(0), nullptr),
+      ncclInvalidArgument);
+  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("is memory of a GPU"));
 }
 
 }  // namespace

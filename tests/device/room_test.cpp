@@ -79,6 +79,18 @@ class AllToAll {
   std::vector<Buffer<int32_t>> received_;  // likewise
 };
 
+TEST_F(Room, ADeviceThatRunsNoKernelFailsInitAlsoWithAuto) {
+  set_blocks(0);
+  for (const char* const setting : {"auto", "cuda"}) {
+    setenv("PLEXUS_DEVICE", setting, 1);
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclInvalidUsage) << setting;
+    EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("no code for cuda:0"));
+    EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("PLEXUS_DEVICE=host"));
+  }
+  setenv("PLEXUS_DEVICE", "cuda", 1);
+}
+
 TEST_F(Room, SixtyFourRanksSendToAllOnAFewBlocks) {
   set_blocks(6);
   Job job(std::vector<int>(64, 0));

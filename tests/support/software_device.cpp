@@ -303,6 +303,13 @@ void SoftwareDevice::unregister_host(int /*device*/, void* memory) noexcept {
   remove_block(Kind::kRegistered, memory);
 }
 
+Result<int> SoftwareDevice::blocks_max(int device) {
+  if (blocks_max_ == 0) {
+    return fail(Code::kUnhandledCudaError, "this build has no code for cuda:{}", device);
+  }
+  return blocks_max_.load();
+}
+
 PointerFacts SoftwareDevice::describe_pointer(const void* pointer) noexcept {
   const auto* const address = static_cast<const std::byte*>(pointer);
   const std::lock_guard lock(mutex_);

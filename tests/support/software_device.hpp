@@ -74,7 +74,7 @@ class SoftwareDevice final : public DeviceRuntime {
   [[nodiscard]] size_t imports() const;
   /// Blocks of the largest launch so far.
   [[nodiscard]] uint32_t blocks_most() const noexcept { return blocks_most_.load(); }
-  /// Applies to communicators made from now on, and to all launches.
+  /// Applies to communicators made from now on, and to all launches. 0: no kernel runs.
   void set_blocks_max(int blocks) noexcept {
     blocks_max_ = blocks;
     blocks_most_ = 0;
@@ -83,7 +83,7 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<int> count() override { return options_.devices; }
   Result<int> current() override;
   Result<DeviceFacts> describe(int device) override;
-  Result<int> blocks_max(int /*device*/) override { return blocks_max_.load(); }
+  Result<int> blocks_max(int device) override;
   Result<bool> can_reach(int device, int peer) override;
   Result<void> enable_reach(int device, int peer) override;
   void adopt_thread(int device) noexcept override { set_current(device); }
@@ -97,6 +97,10 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<void*> register_host(int device, void* memory, size_t size_bytes) override;
   void unregister_host(int device, void* memory) noexcept override;
   [[nodiscard]] PointerFacts describe_pointer(const void* pointer) noexcept override;
+  [[nodiscard]] bool has_driver() noexcept override { return true; }
+  [[nodiscard]] bool is_on_device_alone(const void* pointer) noexcept override {
+    return describe_pointer(pointer).place == PointerFacts::Place::kDevice;
+  }
   Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override;
   Result<Allocation> find_allocation(int device, const void* pointer) override;
   Result<MemoryHandle> export_memory(int device, void* memory) override;

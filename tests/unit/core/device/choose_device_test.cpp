@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/device/choose_device.hpp"
 
+#include <string_view>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/device/host_pointers.hpp"
 #include "tests/unit/core/device/fake_runtime.hpp"
 
 namespace plexus {
@@ -39,35 +42,63 @@ TEST(ChooseDevice, ADeviceThatIsNotThereIsAnErrorAlsoWithAuto) {
   }
 }
 
-/// What makes CUDA unusable, and what the error must say about it.
+/// Why ranks cannot compute on a device, and what the error must say about it.
 struct Unusable {
   const char* name;
   void (*spoil)(FakeRuntime& runtime);
   const char* says;
+  bool is_absent;
 };
 
 class UnusableDevice : public testing::TestWithParam<Unusable> {};
 
-TEST_P(UnusableDevice, GivesTheHostWithAutoAndAnErrorWithCuda) {
+/// A program on a machine with a GPU may pass memory of it: then `auto` is not the host.
+TEST_P(UnusableDevice, IsAnErrorButForAutoWhereThereIsNone) {
   FakeRuntime runtime;
   GetParam().spoil(runtime);
-  EXPECT_EQ(choose_device(&runtime, "auto", kHostDevice).value(), kHostDevice);
-  const auto refused = choose_device(&runtime, "cuda", kHostDevice);
-  ASSERT_TRUE(refused.has_error());
-  EXPECT_EQ(refused.error().code(), Code::kInvalidUsage);
-  EXPECT_THAT(refused.error().message(), HasSubstr(GetParam().says));
-  EXPECT_THAT(refused.error().message(), HasSubstr("PLEXUS_DEVICE=host"));
+  EXPECT_EQ(choose_device(&runtime, "host", kHostDevice).value(), kHostDevice);
+  for (const char* const setting : {"auto", "cuda"}) {
+    const auto chosen = choose_device(&runtime, setting, kHostDevice);
+    if (GetParam().is_absent && setting == std::string_view("auto")) {
+      EXPECT_EQ(chosen.value(), kHostDevice);
+      continue;
+    }
+    ASSERT_TRUE(chosen.has_error()) << setting;
+    EXPECT_EQ(chosen.error().code(), Code::kInvalidUsage);
+    EXPECT_THAT(chosen.error().message(), HasSubstr(GetParam().says));
+    EXPECT_THAT(chosen.error().message(), HasSubstr("PLEXUS_DEVICE=host"));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     ChooseDevice,
     UnusableDevice,
-    testing::Values(Unusable{"NoDriver", [](FakeRuntime& runtime) { runtime.has_driver = false; },
-                             "no driver"},
-                    Unusable{"NoGpu", [](FakeRuntime& runtime) { runtime.devices = 0; }, "no GPU"},
-                    Unusable{"NoKernel", [](FakeRuntime& runtime) { runtime.runs_kernels = false; },
-                             "does not run"}),
+    testing::Values(
+        Unusable{"NoDriver", [](FakeRuntime& runtime) { runtime.is_driver_there = false; },
+                 "no driver", true},
+        Unusable{"NoGpu", [](FakeRuntime& runtime) { runtime.devices = 0; }, "no GPU", true},
+        Unusable{"OldDriver", [](FakeRuntime& runtime) { runtime.is_driver_new = false; },
+                 "too old", false},
+        Unusable{"NoKernel", [](FakeRuntime& runtime) { runtime.runs_kernels = false; },
+                 "does not run", false}),
     [](const auto& param) { return std::string(param.param.name); });
+
+TEST(HostPointers, NoticesMemoryOfADeviceAndRemembersThatOfTheHost) {
+  FakeRuntime runtime;
+  int host[3] = {};
+  runtime.on_device = &host[1];
+  HostPointers pointers;
+  EXPECT_TRUE(pointers.may_read(&host[1])) << "nobody is asked";
+  pointers.ask(&runtime);
+  EXPECT_TRUE(pointers.may_read(&host[0]));
+  EXPECT_TRUE(pointers.may_read(&host[0]));
+  EXPECT_EQ(runtime.npointers, 1);
+  EXPECT_FALSE(pointers.may_read(&host[1]));
+  EXPECT_FALSE(pointers.may_read(&host[1]));
+  runtime.is_driver_there = false;
+  pointers.ask(&runtime);
+  EXPECT_TRUE(pointers.may_read(&host[1]));
+}
 
 }  // namespace
 }  // namespace plexus

@@ -14,15 +14,21 @@ class FakeRuntime final : public DeviceRuntime {
  public:
   int devices = 2;
   int current_device = 0;
-  bool has_driver = true;
+  bool is_driver_there = true;
+  bool is_driver_new = true;
+  const void* on_device = nullptr;  // the one pointer that is
+  int npointers = 0;                // asked about
   bool runs_kernels = true;
   bool allocates = true;
   std::vector<std::string> released;  // "function device", in order
   std::vector<void*> addresses;       // that the functions in `released` got
 
   Result<int> count() override {
-    if (!has_driver) {
-      return plexus::fail(Code::kUnhandledCudaError, "there is no driver");
+    if (!is_driver_new) {
+      return plexus::fail(Code::kUnhandledCudaError, "the driver is too old");
+    }
+    if (!is_driver_there || devices == 0) {
+      return plexus::fail(Code::kInvalidUsage, "{}", is_driver_there ? "no GPU" : "no driver");
     }
     return devices;
   }
@@ -66,6 +72,11 @@ class FakeRuntime final : public DeviceRuntime {
   Result<bool> can_reach(int /*device*/, int /*peer*/) override { return missing(); }
   Result<void> enable_reach(int /*device*/, int /*peer*/) override { return missing(); }
   void adopt_thread(int /*device*/) noexcept override {}
+  bool has_driver() noexcept override { return is_driver_there; }
+  bool is_on_device_alone(const void* pointer) noexcept override {
+    ++npointers;
+    return pointer == on_device;
+  }
   PointerFacts describe_pointer(const void* /*pointer*/) noexcept override { return {}; }
   Result<void> copy(int /*device*/, void* /*to*/, const void* /*from*/, size_t /*size*/) override {
     return missing();
