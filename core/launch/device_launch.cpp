@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kPollsPerQuery = 16;  // asking the driver costs more than reading a word
 constexpr auto kConnectPause = std::chrono::microseconds(50);
+constexpr uintptr_t kLegacyStream = 1;  // cudaStreamLegacy; 0 is the same
 constexpr auto kStallAfter = std::chrono::seconds(1);
 constexpr auto kStallEvery = std::chrono::milliseconds(500);
 
@@ -542,11 +543,13 @@ DeviceRun& DeviceOrder::start_run(CallRunner& runner,
                                   uint64_t* done,
                                   bool in_graph) {
   const std::lock_guard lock(mutex_);
-  auto found =
-      std::find_if(runs_.begin(), runs_.end(), [](const auto& run) { return run->is_free(); });
-  if (found == runs_.end()) {
-    runs_.push_back(std::make_unique<DeviceRun>(runner));
-    found = std::prev(runs_.end());
+  auto& runs = in_graph ? captured_ : runs_;
+  auto found = in_graph ? runs.end()
+                        : std::find_if(runs.begin(), runs.end(),
+                                       [](const auto& run) { return run->is_free(); });
+  if (found == runs.end()) {
+    runs.push_back(std::make_unique<DeviceRun>(runner));
+    found = std::prev(runs.end());
   }
   (*found)->prepare(plan, std::move(record), done, in_graph);
   return **found;
@@ -554,10 +557,12 @@ DeviceRun& DeviceOrder::start_run(CallRunner& runner,
 
 Error DeviceOrder::describe(const DeviceFailure& failure) const {
   const std::lock_guard lock(mutex_);
-  for (const auto& run : runs_) {
-    auto error = run->describe(failure);
-    if (error.has_value()) {
-      return std::move(*error);
+  for (const auto* const runs : {&runs_, &captured_}) {
+    for (const auto& run : *runs) {
+      auto error = run->describe(failure);
+      if (error.has_value()) {
+        return std::move(*error);
+      }
     }
   }
   return fail(Code::kInternalError, "a kernel failed in call number {}", failure.sequence);
@@ -566,8 +571,11 @@ Error DeviceOrder::describe(const DeviceFailure& failure) const {
 Result<void> DeviceOrder::come_after(DeviceRank& rank,
                                      DeviceStream stream,
                                      const Capture& capture) {
-  // A captured launch cannot be ordered with work outside its graph.
-  if (!any_ || stream == stream_ || capture.id != capture_id_) {
+  // A captured launch cannot be ordered with work outside its graph. Equal handles are one stream
+  // for the legacy default stream only: that of each thread has one handle, and a new stream may
+  // have the address of one that is gone.
+  const bool is_legacy = reinterpret_cast<uintptr_t>(stream) <= kLegacyStream;
+  if (!any_ || (stream == stream_ && is_legacy) || capture.id != capture_id_) {
     return ok();
   }
   return rank.runtime().wait(rank.device(), stream, last_.get());
