@@ -544,9 +544,9 @@ DeviceRun& DeviceOrder::start_run(CallRunner& runner,
                                   bool in_graph) {
   const std::lock_guard lock(mutex_);
   auto& runs = in_graph ? captured_ : runs_;
-  auto found = in_graph ? runs.end()
-                        : std::find_if(runs.begin(), runs.end(),
-                                       [](const auto& run) { return run->is_free(); });
+  auto found = in_graph ? runs.end() : std::find_if(runs.begin(), runs.end(), [](const auto& run) {
+    return run->is_free();
+  });
   if (found == runs.end()) {
     runs.push_back(std::make_unique<DeviceRun>(runner));
     found = std::prev(runs.end());

@@ -87,7 +87,7 @@ class DeviceOrder {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<DeviceRun>> runs_;      // guarded by mutex_
   std::vector<std::unique_ptr<DeviceRun>> captured_;  // likewise; of graphs, never free
-  OwnedEvent last_;                               // recorded after the last launch
+  OwnedEvent last_;                                   // recorded after the last launch
   bool any_ = false;
   DeviceStream stream_ = nullptr;
   uint64_t capture_id_ = 0;

@@ -29,12 +29,12 @@ bool share_slots(const PeerInfo& a, const PeerInfo& b) {
 /// Whether a host may have ranks that share memory: of two processes, or of one that does not use
 /// addresses (NCCL_P2P_DISABLE).
 bool any_shares_memory(std::span<const PeerInfo> infos) {
-  std::map<std::pair<uint64_t, uint64_t>, const PeerInfo*> firsts;  // of a host
+  std::map<uint64_t, const PeerInfo*> firsts;  // of a host
   return std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
     if (info.shm_disable != 0) {
       return false;
     }
-    const auto [at, is_first] = firsts.try_emplace({info.host_hash, info.pid_namespace}, &info);
+    const auto [at, is_first] = firsts.try_emplace(info.host_hash, &info);
     return !is_first && (at->second->process_id != info.process_id || info.p2p_disable != 0 ||
                          at->second->p2p_disable != 0);
   });

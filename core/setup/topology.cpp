@@ -27,7 +27,7 @@ ReachKey reach_key(std::span<const PeerInfo> infos, size_t rank) {
   enum Way : uint64_t { kSharedMemory, kOneProcess, kAlone };
   const PeerInfo& info = infos[rank];
   if (info.shm_disable == 0) {
-    return {info.host_hash, kSharedMemory, info.pid_namespace};
+    return {info.host_hash, kSharedMemory, 0};
   }
   if (info.p2p_disable == 0) {
     return {info.host_hash, kOneProcess, info.process_id};

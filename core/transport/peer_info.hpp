@@ -16,7 +16,7 @@ namespace plexus {
 struct PeerInfo {
   uint64_t process_id = 0;     // random, one per process
   uint64_t host_hash = 0;      // hash of hostname and boot id, or of NCCL_HOSTID
-  uint64_t pid_namespace = 0;  // /proc/PID of one is readable by the other only when equal
+  uint64_t pid_namespace = 0;  // CUDA IPC needs equal ones
   int32_t pid = 0;
   int32_t version = 0;
   uint32_t slot_bytes = 0;  // wish; the smallest wish of all ranks is taken. 0: none

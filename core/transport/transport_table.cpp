@@ -17,10 +17,6 @@ namespace {
 bool share_host(const RankPair& pair) {
   return pair.peers != nullptr && pair.mine.host_hash == pair.peers->host_hash;
 }
-/// True when one can open what the other shows in /proc.
-bool share_proc(const RankPair& pair) {
-  return share_host(pair) && pair.mine.pid_namespace == pair.peers->pid_namespace;
-}
 bool share_process(const RankPair& pair) {
   return share_host(pair) && pair.mine.process_id == pair.peers->process_id;
 }
@@ -29,11 +25,14 @@ bool share_process(const RankPair& pair) {
 bool is_direct(const RankPair& pair) {
   return share_process(pair) && pair.mine.p2p_disable == 0 && pair.peers->p2p_disable == 0;
 }
+// CUDA IPC needs one pid namespace.
 bool is_p2p(const RankPair& pair) {
-  return share_proc(pair) && !share_process(pair) && reach_each_other(pair.mine, *pair.peers);
+  return share_host(pair) && pair.mine.pid_namespace == pair.peers->pid_namespace &&
+         !share_process(pair) && reach_each_other(pair.mine, *pair.peers);
 }
+// If they turn out not to share memory in init, shm_disable is set for one of them.
 bool is_shm(const RankPair& pair) {
-  return share_proc(pair) && pair.mine.shm_disable == 0 && pair.peers->shm_disable == 0;
+  return share_host(pair) && pair.mine.shm_disable == 0 && pair.peers->shm_disable == 0;
 }
 bool is_xdc(const RankPair& pair) { return pair.peers != nullptr && pair.crosses_datacenters; }
 bool is_net(const RankPair& pair) { return pair.peers != nullptr; }

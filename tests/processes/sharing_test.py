@@ -85,6 +85,12 @@ class Sharing(leaving_test.ToldRanks):
                                timeout=job.bound(leaving_test.SECONDS))
         self.assertEqual(ended.returncode, 0, ended.stderr)
 
+    def test_each_in_a_pid_namespace(self):
+        self.prefix = ("unshare", "-pf", "--mount-proc", "--kill-child")
+        if not can_run(*self.prefix):
+            self.skipTest("no pid namespaces here")
+        self.expect_calls("")
+
     def test_memfd_is_refused(self):
         self.prepare = lambda: forbid(SYS_MEMFD_CREATE)
         self.expect_calls("")

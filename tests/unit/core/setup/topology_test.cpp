@@ -104,7 +104,9 @@ TEST(CommTopology, RanksOfOneNumaNodeAreNeighbours) {
 TEST(CommTopology, PartIsWhatReachesEachOtherWithoutANetwork) {
   std::vector<PeerInfo> infos = interleaved(4, 1);
   EXPECT_EQ(group_by_reach(infos).size(), 1U);
-  infos[3].pid_namespace = 2;  // another container
+  infos[3].pid_namespace = 2;  // another container, which is asked for its memory
+  EXPECT_EQ(group_by_reach(infos).size(), 1U);
+  infos[3].shm_disable = 1;
   EXPECT_EQ(group_by_reach(infos).size(), 2U);
   for (PeerInfo& info : infos) {
     info.shm_disable = 1;
