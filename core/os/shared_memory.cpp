@@ -14,6 +14,7 @@
 
 #include "core/base/units.hpp"
 #include "core/os/descriptors.hpp"
+#include "core/os/host.hpp"
 #include "core/os/memory_server.hpp"
 #include "guest/descriptors.hpp"
 
@@ -21,6 +22,7 @@ namespace plexus {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr int kFirstFreeFd = STDERR_FILENO + 1;
 constexpr size_t kSizeMax = static_cast<size_t>(std::numeric_limits<off_t>::max()) - 2 * kPage;
 constexpr uint64_t kMagic = 0x504c5853484d3031;  // "PLXSHM01"
 
@@ -141,15 +143,19 @@ static Error describe_refusal(int32_t pid, const std::string& path, int error) {
 
 Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
   const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.fd);
-  const int fd = above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const int fd = place.owner == process_id() ? fcntl(place.fd, F_DUPFD_CLOEXEC, kFirstFreeFd)
+                                             : above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC));
   auto shown = fd < 0 ? Result<SharedMemory>(describe_refusal(place.pid, path, errno))
                       : map(fd, place, path);
-  if (shown.has_value() || place.owner == 0) {
+  if (shown.has_value() || place.owner == 0 || place.owner == process_id()) {
     return shown;
   }
   const auto given = MemoryServer::ask(place.owner, place.id);
-  return given.has_error() ? std::move(shown)
-                           : map(given.value(), place, "the descriptor that a rank gave");
+  if (given.has_error()) {
+    return fail(shown.error().code(), "{} (and it was not given: {})", shown.error().message(),
+                given.error().message());
+  }
+  return map(given.value(), place, "the descriptor that a rank gave");
 }
 
 Result<SharedMemory> SharedMemory::map(int fd, const Place& place, std::string_view path) {

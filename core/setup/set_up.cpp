@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 
+#include "core/base/log.hpp"
 #include "core/base/memory.hpp"
 #include "core/setup/agreement.hpp"
 #include "core/setup/describe_rank.hpp"
@@ -12,6 +13,7 @@
 #include "core/setup/same_host.hpp"
 #include "core/setup/sharing.hpp"
 #include "core/setup/tuner_facts.hpp"
+#include "core/transport/fifo_memory.hpp"
 
 namespace plexus {
 namespace {
@@ -94,6 +96,21 @@ Result<void> agree(const SetupContext& context,
   return finish(context, give_up, setup);
 }
 
+/// Ranks of one process that may not use addresses share memory as processes do, if it can be made.
+void isolate_local(std::vector<PeerInfo>& infos) {
+  const PeerInfo& first = infos.front();
+  if (infos.size() == 1 || first.p2p_disable == 0 || first.shm_disable != 0) {
+    return;
+  }
+  const std::string why = why_no_slots(fifo_memory_bytes(choose_slot_bytes(infos)));
+  if (!why.empty()) {
+    PLEXUS_WARN("the ranks of this process use the network instead of shared memory: {}", why);
+    for (PeerInfo& info : infos) {
+      info.shm_disable = 1;
+    }
+  }
+}
+
 /// Tells the others, who wait in the exchange, when this rank leaves its set-up by an exception.
 class AnnouncesThrow {
  public:
@@ -171,6 +188,7 @@ Result<std::vector<CommSetup>> set_up_local(const SetupContext& context,
     setup.infos = infos;
     setup.config = config;
   }
+  isolate_local(*infos);
   PLEXUS_TRY(agree_on_networks(context, setups, CommConfig{}));
   for (CommSetup& setup : setups) {
     PLEXUS_TRY(finish(context, nullptr, setup));

@@ -46,15 +46,12 @@ std::string try_to_map(const PeerInfo& info) {
   return memory.has_error() ? std::string(memory.error().message()) : "";
 }
 
-std::string try_to_make(const PeerInfo& mine, size_t slots_bytes) {
-  const auto slots = SharedMemory::create(slots_bytes);
-  if (slots.has_error()) {
-    return std::string(slots.error().message());
-  }
-  return mine.shown_fd < 0 ? "no shared memory could be made" : "";
-}
-
 }  // namespace
+
+std::string why_no_slots(size_t slots_bytes) {
+  const auto slots = SharedMemory::create(slots_bytes);
+  return slots.has_error() ? std::string(slots.error().message()) : "";
+}
 
 std::shared_ptr<const SharedMemory> show_memory(GroupCache<SharedMemory>& shown,
                                                 uint64_t group,
@@ -82,7 +79,10 @@ SharingReport try_to_share(int rank, std::span<const PeerInfo> infos, size_t slo
   if (peers.empty()) {
     return report;
   }
-  report.why = try_to_make(infos[static_cast<size_t>(rank)], slots_bytes);
+  report.why = why_no_slots(slots_bytes);
+  if (report.why.empty() && infos[static_cast<size_t>(rank)].shown_fd < 0) {
+    report.why = "no shared memory could be made";
+  }
   if (!report.why.empty()) {
     report.refused.push_back(static_cast<uint32_t>(rank));
     return report;

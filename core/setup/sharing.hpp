@@ -22,6 +22,9 @@ std::shared_ptr<const SharedMemory> show_memory(GroupCache<SharedMemory>& shown,
                                                 uint64_t group,
                                                 PeerInfo& info);
 
+/// Why a connection's slots of so many bytes cannot be made in shared memory; "": they can.
+std::string why_no_slots(size_t slots_bytes);
+
 /// What a rank found.
 struct SharingReport {
   // What the others see of its process:

@@ -21,6 +21,19 @@ INNER = "PLEXUS_TEST_INNER"
 FILE_BYTES = 64 * 1024
 SYS_MEMFD_CREATE = 319  # x86-64
 EPERM = 1
+LIBRARY = str(pathlib.Path(job.PLEXUS).parents[1] / "lib/libnccl.so.2")
+INIT_ALL = """
+import ctypes, sys
+nccl = ctypes.CDLL(sys.argv[1])
+comms, values, float32, total = (ctypes.c_void_p * 2)(), (ctypes.c_float * 2)(1, 2), 7, 0
+assert nccl.ncclCommInitAll(comms, 2, None) == 0
+assert nccl.ncclGroupStart() == 0
+for rank in range(2):
+    at = ctypes.byref(values, 4 * rank)
+    assert nccl.ncclAllReduce(at, at, ctypes.c_size_t(1), float32, total, ctypes.c_void_p(comms[rank]), None) == 0
+assert nccl.ncclGroupEnd() == 0
+assert list(values) == [3, 3]
+"""
 
 
 def forbid(system_call):
@@ -108,10 +121,13 @@ class Sharing(leaving_test.ToldRanks):
 
     def test_a_limit_of_the_size_of_files_in_one_process(self):
         """Its ranks share memory as processes do where they may not use addresses."""
-        ended = self.start(job.perf("all_reduce", "--ranks", "2", "-b", "8", "-e", "64K", "-n", "1"),
-                           prefix=["prlimit", f"--fsize={FILE_BYTES}"], NCCL_P2P_DISABLE="1", NCCL_DEBUG="WARN").end(60)
-        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-        self.assertIn("ulimit -f", ended.stdout + ended.stderr)
+        limit = ["prlimit", f"--fsize={FILE_BYTES}"]
+        for command in (job.perf("all_reduce", "--ranks", "2", "-b", "8", "-e", "64K", "-n", "1"),
+                        [sys.executable, "-c", INIT_ALL, LIBRARY]):
+            with self.subTest(command[0]):
+                ended = self.start(command, prefix=limit, NCCL_P2P_DISABLE="1", NCCL_DEBUG="WARN").end(60)
+                self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+                self.assertIn("ulimit -f", ended.stdout + ended.stderr)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include "core/os/shared_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,30 +89,50 @@ TEST(SharedMemory, IsMadeWhereMemfdIsRefused) {
 
 /// As in another pid namespace, or below a /proc that hides the owner.
 TEST(SharedMemory, IsHadFromItsOwnerWhereProcDoesNotShowIt) {
-  MemoryServer::instance().start();
-  const SharedMemory mine = create(4096);
-  mine.data()[17] = std::byte{7};
-  SharedMemory::Place place = place_of(mine);
+  NEEDS_THREADS_IN_CHILDREN();
+  std::array<int, 2> told{};
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(told.data()) + pipe(ends.data()), 0);
+  const pid_t owner = testing_fork::start_child([&] {
+    close(ends[1]);
+    MemoryServer::instance().start();
+    const SharedMemory mine = create(4096);
+    mine.data()[17] = std::byte{7};
+    SharedMemory::Place place = place_of(mine);
+    place.owner = process_id();
+    EXPECT_EQ(write(told[1], &place, sizeof(place)), ssize_t{sizeof(place)});
+    char byte = 0;
+    (void)!read(ends[0], &byte, 1);  // until the parent has it
+  });
+  SharedMemory::Place place{};
+  ASSERT_EQ(read(told[0], &place, sizeof(place)), ssize_t{sizeof(place)});
   for (const int fd : {100'000, STDIN_FILENO}) {  // none, and another file
     place.fd = fd;
-    place.owner = 0;
-    EXPECT_TRUE(SharedMemory::open_peer(place).has_error());
-    place.owner = process_id();
     const auto theirs = SharedMemory::open_peer(place);
     ASSERT_TRUE(theirs.has_value()) << theirs.error().message();
     EXPECT_EQ(theirs.value().data()[17], std::byte{7});
+    SharedMemory::Place unasked = place;
+    unasked.owner = 0;
+    EXPECT_TRUE(SharedMemory::open_peer(unasked).has_error());
+  }
+  place.id ^= 1;  // which it does not have
+  const auto refused = SharedMemory::open_peer(place);
+  ASSERT_TRUE(refused.has_error());
+  EXPECT_THAT(refused.error().message(), HasSubstr("it was not given"));
+  close(ends[1]);
+  EXPECT_EQ(testing_fork::exit_code_of(owner), 0);
+  for (const int fd : {told[0], told[1], ends[0]}) {
+    close(fd);
   }
 }
 
-TEST(SharedMemory, ThatTheOwnerDoesNotHaveIsAnErrorAsWithoutAsking) {
-  MemoryServer::instance().start();
-  SharedMemory::Place place = place_of(create(4096));  // gone
+TEST(SharedMemory, OfThisProcessNeedsNoProc) {
+  const SharedMemory mine = create(4096);
+  SharedMemory::Place place = place_of(mine);
+  place.pid = 1;  // another process's number below that /proc
   place.owner = process_id();
-  const auto opened = SharedMemory::open_peer(place);
-  ASSERT_TRUE(opened.has_error());
-  EXPECT_THAT(opened.error().message(), HasSubstr("NCCL_SHM_DISABLE=1"));
-  place.owner = process_id() + 1;  // nobody listens there
-  EXPECT_TRUE(SharedMemory::open_peer(place).has_error());
+  const auto again = SharedMemory::open_peer(place);
+  ASSERT_TRUE(again.has_value()) << again.error().message();
 }
 
 TEST(SharedMemory, AnOwnerThatDiedIsSaidToHaveDied) {
