@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/process.hpp"
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/config.hpp"
+#include "core/base/thread.hpp"
 #include "core/comm/at_exit.hpp"
 #include "core/comm/communicator.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/plugin/call_watch.hpp"
 #include "core/plugin/env_plugin.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -25,6 +30,23 @@ std::map<const void*, int32_t> join(const std::set<const void*>& handles,
     others.emplace(handle, pid);
   }
   return others;
+}
+
+/// What the ranks of this process do, as `plexus doctor` shows it. Bounded, because the thread
+/// whose assertion failed may hold any lock.
+void print_flight_record() {
+  constexpr auto kTime = std::chrono::seconds(2);
+  auto told = std::make_shared<std::promise<void>>();
+  auto thread = start_thread("a flight record", [told] {
+    if (Process* const process = Immortal<Process>::find(); process != nullptr) {
+      std::fprintf(stderr, "the ranks of this process: %s\n", process->stalls.report().c_str());
+    }
+    told->set_value();
+  });
+  if (thread.has_value()) {
+    static_cast<void>(told->get_future().wait_for(kTime));
+    thread.value().detach();
+  }
 }
 
 }  // namespace
@@ -40,6 +62,7 @@ std::string Process::explain_wait() {
 }
 
 Process::Process() {
+  flight_record().store(&print_flight_record);
   // Children made by fork inherit this; one that has made nothing has nothing to leave.
   std::atexit([] {
     if (Process* const process = Immortal<Process>::find(); process != nullptr) {

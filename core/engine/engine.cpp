@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <utility>
 
+#include "guest/assert.hpp"
 #include "kernels/host/poll.hpp"
 
 namespace plexus {
@@ -23,6 +24,7 @@ uint32_t next_engine_id() {
 }
 
 void begin_calls(Work& work) {
+  PLEXUS_DCHECK(work.program != nullptr);
   for (SendConnection* const send : work.sends) {
     if (send != nullptr) {
       send->begin_call(work.call);
@@ -113,6 +115,7 @@ void tell_item_begins(const Execution& execution, const WorkQueue::Item& item) {
 }
 
 void end_item(const Execution& execution, WorkQueue& queue) {
+  PLEXUS_DCHECK(queue.current < queue.items.size(), queue.current, queue.items.size());
   if (execution.watch != nullptr) {
     execution.watch->on_item_end(queue.items[queue.current]);
   }
@@ -126,6 +129,8 @@ Engine::Engine() : queue_(next_engine_id()) {
 }
 
 void Engine::run(std::span<Execution* const> executions) {
+  PLEXUS_DCHECK(!executions.empty());
+  PLEXUS_DCHECK(active_.empty(), active_.size());
   if (executions.size() == 1 && is_simple(*executions.front())) {
     run_simple(*executions.front());
     return;
@@ -279,7 +284,9 @@ void Engine::begin(Execution& execution) {
 }
 
 void Engine::begin_item(Execution& execution, WorkQueue& queue) {
+  PLEXUS_DCHECK(queue.current <= queue.items.size(), queue.current, queue.items.size());
   if (queue.current == queue.items.size()) {
+    PLEXUS_DCHECK(execution.queues_left > 0);
     --execution.queues_left;
     return;
   }
@@ -305,6 +312,7 @@ void Engine::begin_item(Execution& execution, WorkQueue& queue) {
 void Engine::lane_done(LaneRun& lane) {
   Execution& execution = *lane.owner->execution;
   WorkQueue& queue = *lane.owner->queue;
+  PLEXUS_DCHECK(queue.items[queue.current].lanes_left > 0, queue.current);
   if (--queue.items[queue.current].lanes_left == 0) {
     end_item(execution, queue);
     begin_item(execution, queue);

@@ -8,6 +8,7 @@
 #include "core/base/hash.hpp"
 #include "core/schedule/message_count.hpp"
 #include "core/schedule/partition.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -214,6 +215,8 @@ bool Plan::fits(std::span<const Task> tasks, uint64_t trial) const noexcept {
 Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context,
                                           std::span<const Task> tasks,
                                           const MadeChoice* made) {
+  PLEXUS_ASSERT(!tasks.empty());
+  PLEXUS_ASSERT(context.rank >= 0 && context.rank < context.nranks, context.rank, context.nranks);
   std::unique_ptr<Plan> plan(new Plan(tasks));
   plan->trial_ = made == nullptr ? 0 : made->trial;
   plan->execution_.rank = context.state;
@@ -268,6 +271,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
                              : choose_algorithm(input_of(context, tasks, call),
                                                 made == nullptr ? *context.filter : kAll,
                                                 made == nullptr ? context.tuner : nullptr));
+  PLEXUS_ASSERT(choice.algorithm != nullptr && choice.channels > 0, choice.channels);
   choice_ = made == nullptr || is_made ? choice : choice_;
   auto& queues = execution_.queues;
   // queue c < channels: the collectives of channel c, in order
@@ -361,13 +365,20 @@ Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<cons
   return ok();
 }
 
+static const ChannelOrder& order_of(const PlanContext& context, int channel) {
+  const ChannelOrder& order = context.orders[static_cast<size_t>(channel) % context.orders.size()];
+  PLEXUS_ASSERT(order.ring.size() == static_cast<size_t>(context.nranks), order.ring.size(),
+                context.nranks);
+  return order;
+}
+
 Result<void> Plan::add_item(const PlanContext& context,
                             WorkQueue& queue,
                             const Task& task,
                             const ItemTask& origin,
                             const Choice& choice,
                             int channel) {
-  const ChannelOrder& order = context.orders[static_cast<size_t>(channel) % context.orders.size()];
+  const ChannelOrder& order = order_of(context, channel);
   programs_.push_back(std::make_unique<Program>(
       program_of(*choice.algorithm, {.rank = context.rank,
                                      .ring = order.ring,
@@ -388,6 +399,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.protocol = choice.protocol;
   work.slot_bytes =
       std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
+  PLEXUS_ASSERT(work.reduce != nullptr || !is_reduction(task.shape.collective), work.type,
+                task.op.kind);
   work.keeps_input = task.shape.collective == Collective::kAllReduce && !task.shape.in_place;
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
@@ -422,6 +435,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   for (size_t lane = 0; lane < lanes; ++lane) {
     item.lanes.emplace_back(&work, static_cast<int>(lane), item.lanes.data());
   }
+  PLEXUS_ASSERT(item.lanes.size() == lanes, item.lanes.size(), lanes);
   items_.push_back(origin);
   items_.back().item = &item;
   work.call = record_of(task, choice);
@@ -492,6 +506,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
 }
 
 void Plan::prepare(std::span<const Task> tasks, CallLog& log, KnownPlaces& places) {
+  PLEXUS_ASSERT(tasks.size() == shapes_.size(), tasks.size(), shapes_.size());
   for (const ItemTask& entry : items_) {
     const Task& task = tasks[entry.task];
     Work& work = entry.item->work;
@@ -513,6 +528,7 @@ Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
 }
 
 void Plan::prepare_again(const void* send, void* recv, CallLog& log, KnownPlaces& places) {
+  PLEXUS_DCHECK(shapes_.size() == 1, shapes_.size());
   for (const ItemTask& entry : items_) {
     prepare_item(entry, send, recv, places);
   }
@@ -563,6 +579,7 @@ Plan* PlanCache::find_if(const Fits& fits) noexcept {
   }
   // Most calls repeat the last one or alternate between a few plans: move the plan to the front.
   std::rotate(plans_.begin(), at, at + 1);
+  PLEXUS_DCHECK(!plans_.front()->busy);
   return plans_.front().get();
 }
 
@@ -591,6 +608,7 @@ Result<Plan*> PlanCache::build(const PlanContext& context,
       return !each->busy && each->launches == 0;
     });
     if (oldest != plans_.rend()) {
+      PLEXUS_ASSERT(!(*oldest)->busy && (*oldest)->launches == 0, (*oldest)->busy);
       plans_.erase(std::next(oldest).base());
     }
   }

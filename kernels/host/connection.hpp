@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "guest/assert.hpp"
 #include "kernels/host/lines.hpp"
 #include "kernels/host/outside.hpp"
 #include "kernels/layout/fifo.hpp"
@@ -95,12 +96,14 @@ class SendConnection {
 
   /// Whether the next message can be written: one of `size_bytes` through a slot, or any.
   [[nodiscard]] bool try_acquire(uint32_t size_bytes) noexcept {
-    return try_acquire_within(kind_of(size_bytes) == SlotKind::kData ? kSlots : kHeaders);
+    return try_acquire_within(most_ahead(size_bytes));
   }
   [[nodiscard]] bool try_acquire() noexcept { return try_acquire_within(kSlots); }
 
   /// Address for `size_bytes` of payload of the next slot.
   [[nodiscard]] std::byte* payload(uint32_t size_bytes) noexcept {
+    PLEXUS_DCHECK(connected());
+    PLEXUS_DCHECK(step_ - taken_ < most_ahead(size_bytes), step_, taken_, size_bytes);
     switch (kind_of(size_bytes)) {
       case SlotKind::kInline:
         return header().payload.bytes;
@@ -108,6 +111,7 @@ class SendConnection {
         fetch_next_small(size_bytes);
         return fifo_->small[step_ % kHeaders];
       default:
+        PLEXUS_DCHECK(size_bytes <= options_.slot_stride, size_bytes, options_.slot_stride);
         return data_ + (step_ % kSlots) * options_.slot_stride;
     }
   }
@@ -123,6 +127,9 @@ class SendConnection {
                     const std::byte* bytes,
                     uint32_t size_bytes,
                     uint32_t call_hash) noexcept {
+    PLEXUS_DCHECK(has_lines());
+    PLEXUS_DCHECK(step_ - taken_ < kSlots, step_, taken_);
+    PLEXUS_DCHECK(size_bytes <= payload_bytes_max(protocol), size_bytes, protocol);
     if (needs_cleaning(step_, kSlots)) {
       clean();
     }
@@ -136,18 +143,22 @@ class SendConnection {
 
   /// Publishes the address instead of the bytes, which must not change before all_taken().
   void commit_pointer(const std::byte* bytes, uint32_t size_bytes, uint32_t call_hash) noexcept {
+    PLEXUS_DCHECK(bytes != nullptr || size_bytes == 0, size_bytes);
     header().kind = SlotKind::kPointer;
     header().payload.pointer = bytes;
     publish(size_bytes, call_hash);
     borrowed_until_ = step_;
   }
   void commit_address(const std::byte* bytes, uint32_t size_bytes, uint32_t call_hash) noexcept {
+    PLEXUS_DCHECK(attaches());
     header().kind = SlotKind::kAttached;
     header().payload.address = reinterpret_cast<uintptr_t>(bytes);
     publish(size_bytes, call_hash);
     borrowed_until_ = step_;
   }
   void commit_place(const MappedPlace& place, uint32_t size_bytes, uint32_t call_hash) noexcept {
+    PLEXUS_DCHECK(place.segment != 0 && place.offset + size_bytes <= place.segment_bytes,
+                  place.offset, size_bytes, place.segment_bytes);
     header().kind = SlotKind::kMapped;
     header().payload.place = place;
     publish(size_bytes, call_hash);
@@ -187,6 +198,7 @@ class SendConnection {
   }
   /// Publishes what was written there.
   void commit_written(uint64_t offset, uint32_t size_bytes, uint32_t call_hash) noexcept {
+    PLEXUS_DCHECK(fifo_->writes.load(std::memory_order_relaxed) == 1);
     header().kind = SlotKind::kPointer;
     header().payload.pointer = fifo_->output.address + offset;
     fifo_->writes.store(0, std::memory_order_release);  // pairs with is_written()
@@ -216,6 +228,7 @@ class SendConnection {
 
   /// Sets the call that the next slots belong to.
   void begin_call(const CallRecord& record) noexcept {
+    PLEXUS_DCHECK(connected());
     call_ = record_of_call(record.sequence);
     fifo_->calls[call_].store(record);
   }
@@ -226,7 +239,12 @@ class SendConnection {
       return true;
     }
     taken_ = fifo_->taken.load(std::memory_order_acquire);  // pairs with release()
+    PLEXUS_DCHECK(taken_ <= step_, taken_, step_);
     return step_ - taken_ < most_ahead;
+  }
+  /// How many messages of this size the sender may be ahead.
+  [[nodiscard]] uint64_t most_ahead(uint32_t size_bytes) const noexcept {
+    return kind_of(size_bytes) == SlotKind::kData ? kSlots : kHeaders;
   }
   /// Where the payload goes when its bytes are sent.
   [[nodiscard]] SlotKind kind_of(uint32_t size_bytes) const noexcept {
@@ -237,6 +255,7 @@ class SendConnection {
   }
   [[nodiscard]] SlotHeader& header() noexcept { return fifo_->headers[step_ % kHeaders]; }
   void publish(uint32_t size_bytes, uint32_t call_hash) noexcept {
+    PLEXUS_DCHECK(step_ - taken_ < kHeaders, step_, taken_);
     if (needs_cleaning(step_, kSlots)) {
       clean();
     }
@@ -309,6 +328,8 @@ class RecvConnection {
   /// In the call that begins, the sender may write to the `size_bytes` of the output at `address`,
   /// if it can.
   void open_output(std::byte* address, uint64_t size_bytes, const MappedPlace& place) noexcept {
+    PLEXUS_DCHECK(connected());
+    PLEXUS_DCHECK(address != nullptr || size_bytes == 0, size_bytes);
     const bool is_open = options_.reach == Reach::kProcess ||
                          (options_.reach == Reach::kMapped && place.segment != 0);
     WritableOutput& output = fifo_->output;
@@ -366,6 +387,7 @@ class RecvConnection {
   /// Copies a part of the filled slot's payload, which starts at `offset`. 0, or why not, as errno:
   /// ECANCELED when the sender's call has failed, after which its memory may change.
   [[nodiscard]] int read_attached(std::byte* target, size_t offset, size_t size) const noexcept {
+    PLEXUS_DCHECK(reads_attached() && is_attached());
     const int error = options_.reader->read(target, header().payload.address + offset, size);
     std::atomic_thread_fence(std::memory_order_acquire);  // after the copy; see revoke()
     return fifo_->sender.revoked.load(std::memory_order_relaxed) != 0 ? ECANCELED : error;
@@ -392,6 +414,8 @@ class RecvConnection {
   /// The payload of the filled slot; nullptr: there is no mapping of it.
   [[nodiscard]] const std::byte* payload() const noexcept {
     const SlotHeader& slot = header();
+    PLEXUS_DCHECK(slot.kind != SlotKind::kData || slot.size_bytes <= options_.slot_stride,
+                  slot.size_bytes, options_.slot_stride);
     switch (slot.kind) {
       case SlotKind::kInline:
         return slot.payload.bytes;
@@ -422,6 +446,8 @@ class RecvConnection {
                                     std::byte* payload,
                                     uint32_t size_bytes,
                                     uint32_t call_hash) noexcept {
+    PLEXUS_DCHECK(has_lines());
+    PLEXUS_DCHECK(size_bytes <= payload_bytes_max(protocol), size_bytes, protocol);
     if (options_.reach != Reach::kProcess) {
       note_heard_from_outside();
     }
@@ -432,6 +458,8 @@ class RecvConnection {
   [[nodiscard]] const Arrival& arrival() const noexcept { return arrival_; }
 
   void release() noexcept {
+    PLEXUS_DCHECK(has_lines() || header().ready.load(std::memory_order_relaxed) == step_ + 1,
+                  header().ready.load(std::memory_order_relaxed), step_);
     ++step_;
     arrival_ = {};
     fifo_->taken.store(step_, std::memory_order_release);  // pairs with try_acquire(), all_taken()

@@ -80,6 +80,8 @@ void RunQueue::clear() noexcept {
 }
 
 void RunQueue::push(LaneRun* lane) noexcept {
+  PLEXUS_DCHECK(lane->index < lanes_.size() && lanes_[lane->index] == lane, lane->index,
+                lanes_.size());
   if (lane->queued) {
     return;
   }
@@ -90,6 +92,7 @@ void RunQueue::push(LaneRun* lane) noexcept {
 }
 
 LaneRun* RunQueue::pop() noexcept {
+  PLEXUS_DCHECK(!empty());
   LaneRun* const lane = head_;
   head_ = lane->next;
   lane->queued = false;
@@ -109,6 +112,7 @@ void RunQueue::notify(FifoEnd& end) noexcept {
   const uint32_t waiter = end.waiter.load(std::memory_order_relaxed);
   if (waiter != 0) {
     end.waiter.store(0, std::memory_order_relaxed);
+    PLEXUS_DCHECK(waiter <= lanes_.size(), waiter, lanes_.size());
     push(lanes_[waiter - 1]);
   }
 }
@@ -117,6 +121,11 @@ void RunQueue::notify(FifoEnd& end) noexcept {
 
 LaneRun::LaneRun(Work* work, int lane, LaneRun* siblings)
     : work_(work), lane_(&work->program->lanes[static_cast<size_t>(lane)]), siblings_(siblings) {
+  PLEXUS_ASSERT(static_cast<size_t>(lane) < work->program->lanes.size(), lane);
+  PLEXUS_ASSERT(std::has_single_bit(work->element_bytes), work->element_bytes);
+  PLEXUS_ASSERT(
+      work->slot_bytes >= work->element_bytes && work->slot_bytes % work->element_bytes == 0,
+      work->slot_bytes, work->element_bytes);
   if (work_->geometry.loops <= 1 && lane_->steps.size() <= kExtentsMax) {
     for (const Step& step : lane_->steps) {
       extents_.push_back(extent_of(step));
@@ -155,6 +164,7 @@ Progress LaneRun::advance(RunQueue& queue) noexcept {
 
 template <bool kByLines>
 Progress LaneRun::advance_lane(RunQueue& queue) noexcept {
+  PLEXUS_DCHECK(failure_.kind == LaneFailure::Kind::kNone, failure_.kind);
   wait_recv_ = nullptr;
   wait_send_ = nullptr;
   bytes_this_turn_ = 0;
@@ -198,6 +208,8 @@ bool LaneRun::may_start(const Step& step) const noexcept {
   if (step.after.lane < 0) {
     return true;
   }
+  PLEXUS_DCHECK(static_cast<size_t>(step.after.lane) < work_->program->lanes.size(),
+                step.after.lane);
   const LaneRun& other = siblings_[step.after.lane];
   return other.loop_ > loop_ ||
          (other.loop_ == loop_ && other.step_ > static_cast<size_t>(step.after.step));
@@ -222,6 +234,7 @@ std::byte* LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
     case Buffer::kOutput:
       return work_->output.address + offset_bytes;
     case Buffer::kScratch:
+      PLEXUS_DCHECK(offset_bytes <= work_->scratch.size(), offset_bytes, work_->scratch.size());
       return work_->scratch.data() + offset_bytes;
     case Buffer::kNone:
       break;
@@ -270,6 +283,9 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
 /// Buffer for the payload of arrival `number` of a step that comes by lines; after those, one for a
 /// payload that is sent by lines.
 std::byte* LaneRun::staging(int number) noexcept {
+  PLEXUS_DCHECK(
+      static_cast<size_t>(number + 1) * payload_bytes_max(work_->protocol) <= staging_.size(),
+      number, staging_.size());
   return staging_.data() + static_cast<size_t>(number) * payload_bytes_max(work_->protocol);
 }
 
@@ -396,6 +412,7 @@ bool LaneRun::fetch(RecvConnection& recv,
       return false;
     }
   }
+  PLEXUS_DCHECK(ahead_bytes_ >= slot.size_bytes, ahead_bytes_, slot.size_bytes);
   ahead_bytes_ -= slot.size_bytes;
   ahead_address_ = slot.payload.address + slot.size_bytes;
   return true;
@@ -423,6 +440,7 @@ bool LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noex
 template <bool kByLines>
 bool LaneRun::move(const Step& step, const Slice& slice, RunQueue& queue) noexcept {
   const uint32_t size_bytes = slice.size_bytes;
+  PLEXUS_DCHECK(size_bytes % work_->element_bytes == 0, size_bytes, work_->element_bytes);
   // element sizes are powers of two
   const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);
   SendConnection* const* const sends =
@@ -491,6 +509,7 @@ bool LaneRun::combine(const Step& step,
     work_->reduce(made, own, arrived<kByLines>(step, 0), elements);
     return true;
   }
+  PLEXUS_DCHECK(step.receives < kOperandsMax, step.receives);
   const std::byte* arrivals[kOperandsMax];
   for (int i = 0; i < step.receives; ++i) {
     arrivals[i] = arrived<kByLines>(step, i);
@@ -523,6 +542,8 @@ template <bool kByLines>
         fail(LaneFailure::Kind::kUnmapped, recv, static_cast<uint32_t>(elements));
         return false;
       }
+      PLEXUS_DCHECK(static_cast<size_t>(i + 1) * part_bytes <= fetched_.size(), i, part_bytes,
+                    fetched_.size());
       std::byte* const part = fetched_.data() + static_cast<size_t>(i) * part_bytes;
       if (!fetch(recv, part, offset, some * work_->element_bytes)) {
         return false;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kHash = 7;
 constexpr uint32_t kBytes = 100;
+constexpr uint32_t kSlotStride = 1024;
 
 /// Reads this process's own memory, or fails.
 class Reader final : public PeerReader {
@@ -257,6 +258,57 @@ TEST_F(WrittenOutput, OfAnotherProcessIsWrittenThroughItsMapping) {
   open();
   EXPECT_EQ(sends.try_begin_write(0, kBytes), nullptr) << "the next call's output is in none";
 }
+
+#ifdef PLEXUS_DEBUG_CHECKS
+
+/// Misuse ends the process, with the place and the values.
+class Misuse : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  std::unique_ptr<Fifo> fifo = std::make_unique<Fifo>();
+  std::array<std::byte, kSlots * kSlotStride> data{};
+  SendConnection sends{fifo.get(), data.data(), {.peer = 1, .slot_stride = kSlotStride}};
+  RecvConnection recvs{fifo.get(), data.data(), {.peer = 0, .slot_stride = kSlotStride}};
+};
+
+TEST_F(Misuse, ASlotThatIsNotFree) {
+  for (uint64_t i = 0; i < kSlots; ++i) {
+    ASSERT_TRUE(sends.try_acquire(kSlotStride));
+    sends.commit(kSlotStride, kHash);
+  }
+  ASSERT_FALSE(sends.try_acquire(kSlotStride));
+  EXPECT_DEATH(static_cast<void>(sends.payload(kSlotStride)),
+               "connection.hpp:.*step_, taken_, size_bytes: 8, 0, 1024");
+}
+
+TEST_F(Misuse, APayloadLongerThanASlot) {
+  EXPECT_DEATH(static_cast<void>(sends.payload(kSlotStride + 1)),
+               "size_bytes <= options_.slot_stride");
+}
+
+TEST_F(Misuse, AMessageThatHasNotArrivedIsReleased) {
+  EXPECT_DEATH(recvs.release(), "does not hold");
+}
+
+TEST_F(Misuse, AnAddressForAReceiverThatDoesNotAttach) {
+  EXPECT_DEATH(sends.commit_address(data.data(), kBytes, kHash), "attaches");
+}
+
+TEST_F(Misuse, APlaceBeyondItsSegment) {
+  const MappedPlace place{.segment = 1, .segment_bytes = kBytes, .offset = 1, .pid = 0, .fd = 0};
+  EXPECT_DEATH(sends.commit_place(place, kBytes, kHash), "place.offset.*: 1, 100, 100");
+}
+
+TEST_F(Misuse, AReceiverThatHasTakenMoreThanWasSent) {
+  for (uint64_t i = 0; i < kSlots; ++i) {
+    ASSERT_TRUE(sends.try_acquire(kSlotStride));
+    sends.commit(kSlotStride, kHash);
+  }
+  fifo->taken.store(kSlots + 1);
+  EXPECT_DEATH(static_cast<void>(sends.try_acquire(kSlotStride)), "taken_ <= step_.*: 9, 8");
+}
+
+#endif  // PLEXUS_DEBUG_CHECKS
 
 }  // namespace
 }  // namespace plexus
