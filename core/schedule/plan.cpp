@@ -399,8 +399,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.protocol = choice.protocol;
   work.slot_bytes =
       std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
-  PLEXUS_ASSERT(work.reduce != nullptr || !is_reduction(task.shape.collective), work.type,
-                task.op.kind);
+  PLEXUS_ASSERT(work.reduce != nullptr || !is_reduction(task.shape.collective), work.type);
   work.keeps_input = task.shape.collective == Collective::kAllReduce && !task.shape.in_place;
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
@@ -435,7 +434,6 @@ Result<void> Plan::add_item(const PlanContext& context,
   for (size_t lane = 0; lane < lanes; ++lane) {
     item.lanes.emplace_back(&work, static_cast<int>(lane), item.lanes.data());
   }
-  PLEXUS_ASSERT(item.lanes.size() == lanes, item.lanes.size(), lanes);
   items_.push_back(origin);
   items_.back().item = &item;
   work.call = record_of(task, choice);

@@ -31,7 +31,7 @@ class Surroundings {
       }
       of.closes_stdio = has(Feature::kStdio, 8);
       if (has_endings && random_.chance(60)) {
-        of.ending = static_cast<Ending>(ending);
+        of.ending = shrinks() ? Ending::kReturns : static_cast<Ending>(ending);
         destroy_nothing(static_cast<int>(process));
       }
     }
@@ -44,6 +44,12 @@ class Surroundings {
  private:
   bool has(Feature feature, int percent) {
     return random_.chance(percent) && features_.has(feature);
+  }
+
+  /// Who shrinks a communicator after a death, as _exit is one, ends the calls of the others on it.
+  [[nodiscard]] bool shrinks() const {
+    return std::any_of(job_.makings.begin(), job_.makings.end(),
+                       [](const Making& making) { return making.kind == MakingKind::kShrink; });
   }
 
   /// Of what the process's threads destroy at their ends.
