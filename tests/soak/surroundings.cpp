@@ -31,7 +31,7 @@ class Surroundings {
       }
       of.closes_stdio = has(Feature::kStdio, 8);
       if (has_endings && random_.chance(60)) {
-        of.ending = shrinks() ? Ending::kReturns : static_cast<Ending>(ending);
+        of.ending = hears_of_deaths() ? Ending::kReturns : static_cast<Ending>(ending);
         destroy_nothing(static_cast<int>(process));
       }
     }
@@ -46,9 +46,11 @@ class Surroundings {
     return random_.chance(percent) && features_.has(feature);
   }
 
-  /// Who shrinks a communicator after a death, as _exit is one, ends the calls of the others on it.
-  [[nodiscard]] bool shrinks() const {
-    return std::any_of(job_.makings.begin(), job_.makings.end(),
+  /// _exit is a death: non-blocking callers are told of it whatever they poll for, and who shrinks
+  /// a communicator afterwards ends the calls of the others on it.
+  [[nodiscard]] bool hears_of_deaths() const {
+    return job_.is_nonblocking ||
+           std::any_of(job_.makings.begin(), job_.makings.end(),
                        [](const Making& making) { return making.kind == MakingKind::kShrink; });
   }
 
