@@ -105,7 +105,7 @@ class Page(slurm.Test):
         return ended.stdout
 
     def check_table(self, printed):
-        self.assertIn("# Wrong elements    : 0 OK", printed)
+        self.assertIn("# Out of bounds values : 0 OK", printed)
         self.assertRegex(printed, r"printed by rank 0")
 
     def check_sums(self, printed, nranks=4, more=""):

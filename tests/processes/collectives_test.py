@@ -16,7 +16,7 @@ MODE = sys.argv.pop(1)
 
 class Collectives(job.Test):
     def check_all(self, *arguments, **environment):
-        for collective in job.COLLECTIVES:
+        for collective in [*job.COLLECTIVES, "alltoallv"]:
             with self.subTest(collective):
                 report = self.run_perf(collective, "--mode", MODE, *QUICK, *arguments, **environment)
                 self.assertEqual(report["collective"], collective)
@@ -31,6 +31,10 @@ class Collectives(job.Test):
 
     def test_asynchronous_streams(self):
         self.check_all("--ranks", 3, "--stream", "async", *SIZES)
+
+    def test_hypercube(self):
+        for nranks in (1, 2, 8):
+            self.run_perf("hypercube", "--mode", MODE, *QUICK, *SIZES, "--ranks", nranks, "--stream", "async")
 
     def test_one_rank_alone(self):
         self.check_all("--ranks", 1, *SIZES)

@@ -3,6 +3,7 @@
 """Ranks started by the launchers of Open MPI and MPICH, by the variables of torchrun and Slurm, by flags."""
 import os
 import pathlib
+import re
 import shutil
 import unittest
 
@@ -33,6 +34,16 @@ class Launchers(job.Test):
     @needs("mpirun.mpich")
     def test_mpich(self):
         self.run_collectives(["mpirun.mpich", "-np", "3"], 3)
+
+    @needs("mpirun.mpich")
+    def test_processes_with_several_threads_and_ranks_of_each(self):
+        command = self.start(job.perf("reduce_scatter", *SIZES, "-t", 2, "-g", 3, "--json", "-"), ["mpirun.mpich", "-np", "2"])
+        self.assertEqual(self.check_report(command.end(60))["ranks"], 12)
+        command = self.start(job.perf("broadcast", *SIZES, "-g", 2), ["mpirun.mpich", "-np", "2"])
+        ended = command.end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(re.findall(r"#  Rank +(\d+) .* device +(\d+)", ended.stdout),
+                         [("0", "0"), ("1", "1"), ("2", "0"), ("3", "1")])
 
     @needs("mpirun.mpich")
     def test_a_given_rendezvous_is_used(self):

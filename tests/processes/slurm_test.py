@@ -88,7 +88,7 @@ class Slurm(slurm.Test):
         (self.cluster.folder / "launched").symlink_to(pathlib.Path(LAUNCHED).resolve())
         printed = self.batch("table.sh")
         self.assertRegex(printed, r"printed by rank 0 \(Slurm job \d+ step 0, node1\)")
-        self.assertIn("# Wrong elements    : 0 OK", printed)
+        self.assertIn("# Out of bounds values : 0 OK", printed)
         self.check_sums(printed, 4)
 
     @unittest.skipUnless(PYTHON, "torch_plexus was not built (PLEXUS_TORCH=1 ./dev test installs PyTorch)")

@@ -75,9 +75,15 @@ class Usage(job.Test):
             self.assertEqual(ended.returncode, 0, ended.stderr)
             self.assertEqual(ended.stderr, "")
             self.assertIn("out-of-place", ended.stdout)
-            self.assertEqual(len([line for line in ended.stdout.splitlines() if not line.startswith("#")]), 2)
+            self.assertEqual(len([line for line in ended.stdout.splitlines() if line.startswith(" ")]), 2)
             self.assertEqual(len(json.loads(json_file.read_text())["rows"]), 4)
             self.assertEqual(len(tsv_file.read_text().splitlines()), 5)
+
+    def test_our_own_columns_say_what_was_chosen(self):
+        ended = self.run_plexus("perf", "alltoall", *SMALL, "--ranks", "2", "--columns", "plexus")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertRegex(ended.stdout, r"(?m)^ +1024 .* N/A +N/A +N/A +N/A +[a-z0-9-]+/(Simple|LL|LL128)/\d+$")
+        self.assertIn("# Wrong elements    : 0 OK", ended.stdout)
 
     def test_unchecked_rows_say_so(self):
         ended = self.run_plexus("perf", "all_reduce", *SMALL, "--ranks", "2", "-c", "0", "--json", "-")

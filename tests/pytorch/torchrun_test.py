@@ -107,7 +107,7 @@ class Torchrun(unittest.TestCase):
     def test_perf(self):
         said = self.torchrun("--no_python", BIN / "plexus", "perf", "all_reduce", "-b", "8", "-e", "64K", "-f", "32", "-n", "3")
         self.assertIn("printed by rank 0 (torchrun job ", said)
-        self.assertIn("# Wrong elements    : 0 OK", said)
+        self.assertIn("# Out of bounds values : 0 OK", said)
 
 
 if __name__ == "__main__":

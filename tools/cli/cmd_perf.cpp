@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <nccl.h>
 #include <stop_token>
 #include <sys/prctl.h>
 #include <thread>
@@ -32,8 +33,9 @@ An iteration is a batch of back-to-back operations that lasts about 0.1 ms (1 to
 barrier before it. Its time is that of the slowest rank, divided by the operations in it; the columns show
 the median over the iterations. The check runs after the timed loop: every element of every rank's result,
 input that must stay as it was, and guard bytes around the buffers. algbw and busbw are nccl-tests'.
-Under mpirun (Open MPI, MPICH), srun or torchrun each process becomes one rank and rank 0 prints, unless
---ranks or --mode is given. Exit code: 0 all well, 1 wrong data or a failed rank, 2 bad usage.)";
+Under mpirun (Open MPI, MPICH), srun or torchrun each process becomes one rank (with -t or -g several) and
+rank 0 prints, unless --ranks or --mode is given. docs/perf.md has all of nccl-tests' options.
+Exit code: 0 all well, 1 wrong data or a failed rank, 2 bad usage.)";
 
 void set_environment(const char* name, const std::string& value) {
   setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
@@ -65,27 +67,37 @@ void force_choices(const PerfOptions& options) {
   }
 }
 
-/// Ends the process when the job exceeds its time limit, which a blocked call cannot do itself.
+/// Ends the process when no row is finished for too long, which a blocked call cannot do itself.
 class Watchdog {
  public:
   explicit Watchdog(int timeout_s) {
     if (timeout_s > 0) {
-      thread_ = std::jthread([timeout_s](const std::stop_token& stop) { watch(stop, timeout_s); });
+      thread_ =
+          std::jthread([this, timeout_s](const std::stop_token& stop) { watch(stop, timeout_s); });
     }
+  }
+  void row_finished() {
+    const std::lock_guard lock(mutex_);
+    ++nrows_;
+    changed_.notify_all();
   }
 
  private:
-  static void watch(const std::stop_token& stop, int timeout_s) {
-    std::mutex mutex;
-    std::condition_variable_any stopped;
-    std::unique_lock lock(mutex);
-    stopped.wait_for(lock, stop, std::chrono::seconds(timeout_s), [] { return false; });
-    if (!stop.stop_requested()) {
-      fmt::print(stderr, "plexus: the job did not end within {} s (--timeout)\n", timeout_s);
-      std::_Exit(kExitWrong);
+  void watch(const std::stop_token& stop, int timeout_s) {
+    std::unique_lock lock(mutex_);
+    for (uint64_t seen = 0; !stop.stop_requested(); seen = nrows_) {
+      const bool moved = changed_.wait_for(lock, stop, std::chrono::seconds(timeout_s),
+                                           [&] { return nrows_ != seen; });
+      if (!moved && !stop.stop_requested()) {
+        fmt::print(stderr, "plexus: no row was finished within {} s (--timeout)\n", timeout_s);
+        std::_Exit(kExitWrong);
+      }
     }
   }
-  std::jthread thread_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  uint64_t nrows_ = 0;
+  std::jthread thread_;  // last: it uses the others
 };
 
 /// Which rank of a job that was started from outside this process is; nullopt: ranks are started
@@ -111,123 +123,138 @@ Result<std::optional<Joined>> find_job(const PerfOptions& options) {
       .rank = -1, .nranks = 0, .rendezvous = options.joined ? options.joined->rendezvous : ""});
 }
 
-/// `printer`: the rank that reports, where a launcher started it.
 Result<Reporter> make_reporter(const PerfOptions& options,
                                const char* mode,
                                const std::string& printer = "") {
-  perf::JobFacts facts = {.version = PLEXUS_VERSION,
-                          .collective = options.collective,
-                          .nranks = options.nranks,
-                          .mode = mode,
-                          .parameters = perf::describe(options)};
-  if (!printer.empty()) {
-    facts.parameters += fmt::format("; printed by {}", printer);
-  }
-  return Reporter::create(std::move(facts), options.outputs, perf::count_rows(options));
+  return Reporter::create({.version = PLEXUS_VERSION,
+                           .nccl_version = NCCL_VERSION_CODE,
+                           .options = options,
+                           .mode = mode,
+                           .printer = printer},
+                          perf::count_rows(options));
 }
 
-int exit_code_of(uint64_t wrong) { return wrong == 0 ? kExitOk : kExitWrong; }
+/// Says which flags have no meaning here: by the process that prints.
+void print_notes(const PerfOptions& options) {
+  for (const std::string& note : options.notes) {
+    fmt::print(stderr, "plexus: {}\n", note);
+  }
+}
+
+int exit_code_of(bool good) { return good ? kExitOk : kExitWrong; }
 
 /// Prints the rest and converts the result to the exit code.
 int finish(Reporter& reporter, const Result<uint64_t>& run) {
   if (!run) {
     return report_error(run.error(), kExitWrong);
   }
-  const Result<uint64_t> written = reporter.finish();
-  return written ? exit_code_of(run.value()) : report_error(written.error(), kExitWrong);
+  const Result<bool> good = reporter.finish();
+  return good ? exit_code_of(good.value()) : report_error(good.error(), kExitWrong);
+}
+
+/// Without destructors where threads that cannot be joined still use the objects.
+int end(int exit_code, bool broken) {
+  if (broken) {
+    std::fflush(stdout);
+    std::_Exit(exit_code);
+  }
+  return exit_code;
+}
+
+/// `reporter`: nullptr where another process prints.
+perf::Hooks make_hooks(Reporter* reporter, Watchdog* watchdog) {
+  return {.begin = [=](const std::vector<perf::RankPlace>& places) { reporter->begin(places); },
+          .take_row = [=](const perf::Row& row) -> Result<void> {
+            if (reporter != nullptr) {
+              reporter->add(row);
+            }
+            if (watchdog != nullptr) {
+              watchdog->row_finished();
+            }
+            return ok();
+          }};
 }
 
 int run_joined(PerfOptions options, const Joined& flags) {
-  options.nranks = flags.nranks > 0 ? flags.nranks : options.nranks;
-  if (const Result<void> checked = check_options(options); flags.nranks > 0 && !checked) {
+  const int ranks_per_process = options.threads.value_or(1) * options.ranks_per_thread.value_or(1);
+  options.nranks = flags.nranks * ranks_per_process;
+  if (const Result<void> checked = complete_options(&options); flags.nranks > 0 && !checked) {
     return report_error(checked.error(), kExitUsage);
   }
-  const Watchdog watchdog(options.timeout_s);
+  Watchdog watchdog(options.timeout_s);
   const Result<JoinInput> found = perf::find_join_input(flags);
   if (!found) {
     return report_error(found.error(),
                         found.error().code() == Code::kInvalidUsage ? kExitUsage : kExitWrong);
   }
   const JoinInput& input = found.value();
-  options.nranks = input.nranks;
-  if (const Result<void> checked = check_options(options); !checked) {
+  options.nranks = input.nprocesses * ranks_per_process;
+  if (const Result<void> checked = complete_options(&options); !checked) {
     return report_error(checked.error(), kExitUsage);
   }
-  if (input.rank != 0) {
-    const Result<uint64_t> run = join_job(options, input, nullptr);
+  bool broken = false;
+  if (input.process != 0) {
+    const Result<uint64_t> run = join_job(options, input, make_hooks(nullptr, &watchdog), &broken);
     if (!run) {
       fmt::print(stderr, "plexus: {}: {}\n", input.name, run.error().message());
-      return kExitWrong;
     }
-    return exit_code_of(run.value());
+    return end(exit_code_of(run && run.value() == 0), broken);
   }
+  print_notes(options);
   Result<Reporter> reporter = make_reporter(options, "joined", input.name);
   if (!reporter) {
     return report_error(reporter.error(), kExitUsage);
   }
-  reporter.value().begin();
-  Result<uint64_t> run = join_job(options, input, &reporter.value());
+  Result<uint64_t> run =
+      join_job(options, input, make_hooks(&reporter.value(), &watchdog), &broken);
   if (!run) {
     run = std::move(run.error()).with_context(input.name);
   }
-  return finish(reporter.value(), run);
+  return end(finish(reporter.value(), run), broken);
 }
 
 int run_procs(const PerfOptions& options, Reporter& reporter) {
   perf::ChildResult child;
-  Result<std::optional<uint64_t>> run = start_procs(options, reporter, &child);
-  if (run && !run.value()) {
-    return child.succeeded ? kExitOk : kExitWrong;  // this process is a rank; the parent reports
+  Result<std::optional<uint64_t>> run =
+      start_procs(options, make_hooks(&reporter, nullptr), &child);
+  if (run && !run.value()) {  // this process has ranks; the parent reports
+    return end(exit_code_of(child.succeeded), child.broken);
   }
   return run ? finish(reporter, *run.value()) : report_error(run.error(), kExitWrong);
 }
 
-int run_threads(const PerfOptions& options, Reporter& reporter) {
-  const Watchdog watchdog(options.timeout_s);
+int run_here(const PerfOptions& options, Reporter& reporter) {
+  Watchdog watchdog(options.timeout_s);
   bool broken = false;
-  const Result<uint64_t> run = start_threads(options, reporter, &broken);
-  const int exit_code = finish(reporter, run);
-  if (broken) {
-    std::_Exit(
-        // exit without destructors, because threads that cannot be joined still use the objects
-        exit_code);
-  }
-  return exit_code;
-}
-
-int run_single(const PerfOptions& options, Reporter& reporter) {
-  const Watchdog watchdog(options.timeout_s);
-  return finish(reporter, start_single(options, reporter));
+  const Result<uint64_t> run = start_here(options, make_hooks(&reporter, &watchdog), &broken);
+  return end(finish(reporter, run), broken);
 }
 
 }  // namespace
 
-int run_perf(const PerfOptions& options) {
+int run_perf(PerfOptions options) {
+  if (const Result<void> taken = take_nccl_tests_variables(&options, read_launch_variable);
+      !taken) {
+    return report_error(taken.error(), kExitUsage);
+  }
   const Result<std::optional<Joined>> job = find_job(options);
   if (!job) {
     return report_error(job.error(), kExitUsage);
   }
   force_choices(options);
   if (job.value()) {
-    return run_joined(options, *job.value());
+    return run_joined(std::move(options), *job.value());
   }
-  if (const Result<void> checked = check_options(options); !checked) {
+  if (const Result<void> checked = complete_options(&options); !checked) {
     return report_error(checked.error(), kExitUsage);
   }
-  Result<Reporter> reporter = make_reporter(options, name_of(options.mode));
+  print_notes(options);
+  Result<Reporter> reporter = make_reporter(options, perf::start_name(options));
   if (!reporter) {
     return report_error(reporter.error(), kExitUsage);
   }
-  reporter.value().begin();
-  switch (options.mode) {
-    case perf::Mode::kProcs:
-      return run_procs(options, reporter.value());
-    case perf::Mode::kThreads:
-      return run_threads(options, reporter.value());
-    case perf::Mode::kSingle:
-      break;
-  }
-  return run_single(options, reporter.value());
+  return perf::forks(options) ? run_procs(options, reporter.value())
+                              : run_here(options, reporter.value());
 }
 
 Command add_perf_command(CLI::App& program) {

@@ -43,7 +43,7 @@ Command add_explain_command(CLI::App& program);
 Command add_tune_command(CLI::App& program);
 
 /// What `plexus perf` does after the parse; returns the exit code.
-int run_perf(const perf::PerfOptions& options);
+int run_perf(perf::PerfOptions options);
 
 /// The folder of the library in use, in which its plugins are.
 std::filesystem::path find_library_folder();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/flags.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <utility>
@@ -47,15 +48,28 @@ Result<int64_t> parse_int(std::string_view text, IntRange range) {
 }
 
 Result<size_t> parse_size(std::string_view text) {
-  const unsigned shift = text.empty() ? 0 : shift_of_unit(text.back());
-  const std::string_view digits = text.substr(0, text.size() - (shift != 0 ? 1 : 0));
-  uint64_t value = 0;
-  if (!read_number(digits, &value) ||
-      value > (std::numeric_limits<uint64_t>::max() >> 1U >> shift)) {
-    return fail(Code::kInvalidArgument,
-                "expects a size in bytes, such as 8, 64K, 32M or 1G, not '{}'", text);
+  std::string_view digits = text;
+  for (const std::string_view ending : {"iB", "B"}) {
+    const size_t unit = digits.size() - std::min(digits.size(), ending.size() + 1);
+    if (digits.ends_with(ending) && unit > 0 && shift_of_unit(digits[unit]) != 0) {
+      digits.remove_suffix(ending.size());
+    }
   }
-  return static_cast<size_t>(value << shift);
+  const unsigned shift = digits.empty() ? 0 : shift_of_unit(digits.back());
+  digits.remove_suffix(shift != 0 ? 1 : 0);
+  uint64_t whole = 0;
+  if (read_number(digits, &whole) &&
+      whole <= (std::numeric_limits<uint64_t>::max() >> 1U >> shift)) {
+    return static_cast<size_t>(whole << shift);
+  }
+  double value = 0;
+  constexpr double kMost = 1ULL << 62U;
+  if (!read_number(digits, &value) || !(value >= 0) ||
+      !(value * static_cast<double>(1U << shift) <= kMost)) {
+    return fail(Code::kInvalidArgument,
+                "expects a size in bytes, such as 8, 64K, 1.5M or 1G, not '{}'", text);
+  }
+  return static_cast<size_t>(value * static_cast<double>(1U << shift));
 }
 
 Result<double> parse_number(std::string_view text, double min, double max) {

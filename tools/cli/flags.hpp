@@ -29,7 +29,8 @@ struct IntRange {
   int64_t max;
 };
 [[nodiscard]] Result<int64_t> parse_int(std::string_view text, IntRange range);
-/// A number with K, M or G (powers of two) after it, or nothing.
+/// A number, also 1.5 or 1e6, with K, M or G (powers of two; KB and KiB are the same) after it, or
+/// nothing; rounded down to whole bytes.
 [[nodiscard]] Result<size_t> parse_size(std::string_view text);
 /// A decimal number in [min, max].
 [[nodiscard]] Result<double> parse_number(std::string_view text, double min, double max);

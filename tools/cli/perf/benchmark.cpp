@@ -31,8 +31,14 @@ class Run {
   };
   /// Both functions return the slowest worker's values.
   Result<Estimate> estimate(int batch);
-  Result<std::vector<double>> time(int iterations, int batch);
+  Result<void> time(int iterations, Row* row);
   Result<int64_t> check(const Row& row);
+  /// Runs operations on every rank, one after the other; they are complete on return. Returns the
+  /// time until the calls had returned, per operation.
+  Result<double> run(int batch);
+  /// One time of all workers' for each element.
+  Result<void> fold_times(std::span<double> times_us);
+  [[nodiscard]] int batch_of(double operation_us) const noexcept;
 
   const PerfOptions& options_;
   RankSet& ranks_;
@@ -41,11 +47,34 @@ class Run {
   uint64_t seed_ = 1;  // a new one for each check
 };
 
+int Run::batch_of(double operation_us) const noexcept {
+  const bool alone = options_.blocking == Blocking::kIteration || options_.outputs.per_iteration;
+  return alone ? 1 : compute_batch(operation_us * options_.aggregate);
+}
+
+Result<double> Run::run(int batch) {
+  const bool waits =
+      options_.blocking == Blocking::kWait || options_.blocking == Blocking::kWaitAndBarrier;
+  double calls_us = 0;
+  for (int i = 0; i < batch; ++i) {
+    const auto start = Clock::now();
+    PLEXUS_TRY(ranks_.start(options_.aggregate));
+    calls_us += us_since(start);
+    if (waits || i == batch - 1) {
+      PLEXUS_TRY(ranks_.wait());
+    }
+    if (options_.blocking == Blocking::kWaitAndBarrier) {
+      PLEXUS_TRY(control_.barrier());
+    }
+  }
+  return calls_us / (batch * options_.aggregate);
+}
+
 Result<Run::Estimate> Run::estimate(int batch) {
   PLEXUS_TRY(control_.barrier());
   const auto start = Clock::now();
-  PLEXUS_TRY(ranks_.run(batch, options_.blocking));
-  const double operation_us = us_since(start) / batch;
+  PLEXUS_TRY(run(batch));
+  const double operation_us = us_since(start) / (batch * options_.aggregate);
   PLEXUS_TRY(control_.barrier());
   const auto between = Clock::now();
   PLEXUS_TRY(control_.barrier());
@@ -54,20 +83,45 @@ Result<Run::Estimate> Run::estimate(int batch) {
   return Estimate{.operation_us = values[0], .barrier_us = values[1]};
 }
 
-Result<std::vector<double>> Run::time(int iterations, int batch) {
-  std::vector<double> times_us(static_cast<size_t>(iterations));
+Result<void> Run::fold_times(std::span<double> times_us) {
+  const Average average = options_.average;
+  const bool counts = average != Average::kFirst || ranks_.ranks().front()->rank() == 0;
+  const int nparts = average == Average::kMean ? compute_workers(options_).count() : 1;
   for (double& time_us : times_us) {
-    PLEXUS_TRY(control_.barrier());
-    const auto start = Clock::now();
-    PLEXUS_TRY(ranks_.run(batch, options_.blocking));
-    time_us = us_since(start) / batch;
+    time_us = counts ? time_us / nparts : 0;
   }
-  choice_ = ranks_.ranks().front()->last_choice();  // before control_ uses the communicator
+  const Fold how = average == Average::kMost    ? Fold::kMax
+                   : average == Average::kLeast ? Fold::kMin
+                                                : Fold::kSum;
   for (size_t at = 0; at < times_us.size(); at += Control::kFoldMax) {
     const size_t count = std::min(Control::kFoldMax, times_us.size() - at);
-    PLEXUS_TRY(control_.fold(std::span(times_us).subspan(at, count), Fold::kMax));
+    PLEXUS_TRY(control_.fold(times_us.subspan(at, count), how));
   }
-  return times_us;
+  return ok();
+}
+
+Result<void> Run::time(int iterations, Row* row) {
+  std::vector<double> times_us(static_cast<size_t>(iterations));
+  std::vector<double> calls_us(times_us.size());
+  for (size_t i = 0; i < times_us.size(); ++i) {
+    PLEXUS_TRY(control_.barrier());
+    const auto start = Clock::now();
+    PLEXUS_TRY(returned_us, run(row->batch));
+    times_us[i] = us_since(start) / (row->batch * options_.aggregate);
+    calls_us[i] = returned_us;
+  }
+  choice_ = ranks_.ranks().front()->last_choice();  // before control_ uses the communicator
+  PLEXUS_TRY(fold_times(times_us));
+  if (options_.outputs.cpu_time) {
+    PLEXUS_TRY(fold_times(calls_us));
+  }
+  const size_t skipped = options_.outputs.per_iteration
+                             ? std::min(static_cast<size_t>(options_.skipped), times_us.size() - 1)
+                             : 0;
+  row->iterations = iterations;
+  row->time_us = summarize(std::span(times_us).subspan(skipped));
+  row->cpu_us = summarize(std::span(calls_us).subspan(skipped)).median;
+  return ok();
 }
 
 Result<int64_t> Run::check(const Row& row) {
@@ -78,7 +132,8 @@ Result<int64_t> Run::check(const Row& row) {
       prepare_operation(rank->check_input(seed_));
     }
     PLEXUS_TRY(control_.barrier());
-    PLEXUS_TRY(ranks_.run(1, options_.blocking));
+    PLEXUS_TRY(ranks_.start(1));
+    PLEXUS_TRY(ranks_.wait());
     for (const auto& rank : ranks_.ranks()) {
       const CheckResult result = check_operation(rank->check_input(seed_));
       if (result.wrong != 0 && repetition == 0) {
@@ -96,7 +151,7 @@ Result<int64_t> Run::check(const Row& row) {
 Result<Row> Run::measure(const Variant& variant, size_t count, bool in_place) {
   Row row{};
   row.variant = variant;
-  row.size_bytes = compute_size_bytes(options_.collective, variant.type, options_.nranks, count);
+  row.size_bytes = compute_size_bytes(make_shape(options_, variant, count));
   row.count = count;
   row.in_place = in_place;
   PLEXUS_TRY(ranks_.choose(variant, count, in_place));
@@ -105,22 +160,22 @@ Result<Row> Run::measure(const Variant& variant, size_t count, bool in_place) {
   }
   PLEXUS_TRY(estimate(1));  // the first call may connect and allocate
   PLEXUS_TRY(guess, estimate(1));
-  row.batch = compute_batch(guess.operation_us);
-  const int warmup = compute_warmup(options_.warmup, guess.operation_us * row.batch);
+  row.batch = batch_of(guess.operation_us);
+  const auto iteration_us = [&] {
+    return guess.operation_us * row.batch * options_.aggregate + guess.barrier_us;
+  };
+  const int warmup = compute_warmup(options_.warmup, iteration_us());
   for (int i = 0; i < warmup; ++i) {
     PLEXUS_TRY(warm, estimate(row.batch));
     guess = warm;
-    row.batch = compute_batch(guess.operation_us);
+    row.batch = batch_of(guess.operation_us);
   }
-  const int iterations =
-      compute_iterations(options_.iterations, guess.operation_us * row.batch + guess.barrier_us);
-  PLEXUS_TRY(times_us, time(iterations, row.batch));
-  row.time_us = summarize(times_us);
+  PLEXUS_TRY(time(compute_iterations(options_.iterations, iteration_us()), &row));
   row.algorithm = choice_.algorithm;
   row.protocol = choice_.protocol;
   row.channels = choice_.channels;
   row.wrong = Row::kUnchecked;
-  if (options_.check > 0) {
+  if (options_.check > 0 && (!in_place || info_of(options_.collective).in_place)) {
     PLEXUS_TRY(wrong, check(row));
     row.wrong = wrong;
   }
@@ -135,7 +190,7 @@ struct Case {
 };
 
 std::vector<Case> compute_cases(const PerfOptions& options) {
-  const bool has_in_place = info_of(options.collective).in_place;
+  const bool has_in_place = has_in_place_rows(options);
   std::vector<Case> cases;
   for (const Variant& variant : compute_variants(options)) {
     for (const size_t size_bytes : compute_sizes(options.sizes)) {
@@ -157,12 +212,16 @@ Result<uint64_t> run_benchmark(const PerfOptions& options,
                                Control& control,
                                const TakeRow& take_row) {
   Run run(options, ranks, control);
+  const std::vector<Case> cases = compute_cases(options);
   uint64_t wrong_total = 0;
-  for (const Case& each : compute_cases(options)) {
-    PLEXUS_TRY(row, run.measure(each.variant, each.count, each.in_place));
-    wrong_total += row.wrong > 0 ? static_cast<uint64_t>(row.wrong) : 0;
-    if (take_row) {
-      PLEXUS_TRY(take_row(row));
+  for (uint64_t cycle = 0; options.cycles == 0 || cycle < static_cast<uint64_t>(options.cycles);
+       ++cycle) {
+    for (const Case& each : cases) {
+      PLEXUS_TRY(row, run.measure(each.variant, each.count, each.in_place));
+      wrong_total += row.wrong > 0 ? static_cast<uint64_t>(row.wrong) : 0;
+      if (take_row) {
+        PLEXUS_TRY(take_row(row));
+      }
     }
   }
   PLEXUS_TRY(control.barrier());
@@ -172,10 +231,11 @@ Result<uint64_t> run_benchmark(const PerfOptions& options,
 
 size_t compute_largest_bytes(const PerfOptions& options) {
   // The smallest element type rounds the size least.
+  const Variant variant = {.type = Type::kInt8, .op = Op::kSum, .root = -1};
   const size_t size_bytes = compute_sizes(options.sizes).back();
   return compute_size_bytes(
-      options.collective, Type::kInt8, options.nranks,
-      compute_count(options.collective, Type::kInt8, options.nranks, size_bytes));
+      make_shape(options, variant,
+                 compute_count(options.collective, Type::kInt8, options.nranks, size_bytes)));
 }
 
 }  // namespace plexus::perf

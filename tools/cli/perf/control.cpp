@@ -21,6 +21,18 @@ Error others_failed() { return fail(Code::kRemoteError, "another rank failed"); 
 
 }  // namespace
 
+double fold_values(double mine, double theirs, Fold how) noexcept {
+  switch (how) {
+    case Fold::kMax:
+      return std::max(mine, theirs);
+    case Fold::kMin:
+      return std::min(mine, theirs);
+    case Fold::kSum:
+      break;
+  }
+  return mine + theirs;
+}
+
 // The first part is followed by one Worker per worker.
 struct SharedArea::Layout {
   alignas(kLineBytes) std::atomic<uint32_t> arrived{0};
@@ -76,10 +88,8 @@ class SharedControl final : public Control {
     for (int other = 0; other < nworkers_; ++other) {
       const auto& theirs = layout_->worker(other).values;
       for (size_t i = 0; i < values.size(); ++i) {
-        if (how == Fold::kMax) {
-          values[i] = std::max(values[i], theirs[i]);
-        } else if (other != worker_) {
-          values[i] += theirs[i];
+        if (other != worker_) {
+          values[i] = fold_values(values[i], theirs[i], how);
         }
       }
     }

@@ -14,7 +14,9 @@
 
 namespace plexus::perf {
 
-enum class Fold { kMax, kSum };
+enum class Fold { kMax, kMin, kSum };
+
+[[nodiscard]] double fold_values(double mine, double theirs, Fold how) noexcept;
 
 /// Called by every worker in the same order. Fails when another worker has given up.
 class Control {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/layout.hpp"
 
+#include <algorithm>
+
 namespace plexus::perf {
 namespace {
 
@@ -12,6 +14,69 @@ Part stream(int source, size_t count) {
 Part untouched(size_t count) {
   return {
       .kind = Part::Kind::kUntouched, .offset = 0, .count = count, .source = -1, .first_index = 0};
+}
+
+size_t all_counts(const Shape& shape) noexcept {
+  return shape.count * static_cast<size_t>(shape.nranks);
+}
+
+size_t element_bytes(const Shape& shape) noexcept { return info_of(shape.type).size_bytes; }
+
+/// What the rank sends to, or gets from, the first `npeers` ranks of an all-to-all.
+size_t sent_count(const Shape& shape, int source, int npeers) noexcept {
+  size_t count = 0;
+  for (int peer = 0; peer < npeers; ++peer) {
+    count += peer_count(shape, source, peer);
+  }
+  return count;
+}
+size_t received_count(const Shape& shape) noexcept {
+  size_t count = 0;
+  for (int peer = 0; peer < shape.nranks; ++peer) {
+    count += peer_count(shape, peer, shape.rank);
+  }
+  return count;
+}
+
+size_t send_count(const Shape& shape) noexcept {
+  switch (shape.collective) {
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+    case Collective::kScatter:
+      return all_counts(shape);
+    case Collective::kAllToAllV:
+      return sent_count(shape, shape.rank, shape.nranks);
+    default:
+      return shape.count;
+  }
+}
+
+size_t recv_count(const Shape& shape) noexcept {
+  switch (shape.collective) {
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kHyperCube:
+      return all_counts(shape);
+    case Collective::kAllToAllV:
+      return received_count(shape);
+    default:
+      return shape.count;
+  }
+}
+
+/// What each rank sends to this one, in rank order.
+std::vector<Part> unequal_blocks(const Shape& shape) {
+  std::vector<Part> parts;
+  size_t offset = 0;
+  for (int source = 0; source < shape.nranks; ++source) {
+    Part part = stream(source, peer_count(shape, source, shape.rank));
+    part.offset = offset;
+    part.first_index = sent_count(shape, source, shape.rank);
+    offset += part.count;
+    parts.push_back(part);
+  }
+  return parts;
 }
 
 /// One block per rank, in rank order, starting at `first_index` of the data that the rank sends.
@@ -30,13 +95,29 @@ std::vector<Part> blocks(const Shape& shape, size_t first_index) {
 }  // namespace
 
 Places compute_places(const Shape& shape) noexcept {
-  const size_t send = send_count(shape.collective, shape.nranks, shape.count);
-  const size_t recv = recv_count(shape.collective, shape.nranks, shape.count);
+  const size_t send = send_count(shape);
+  const size_t recv = recv_count(shape);
   // With equal sizes the buffers are the same; else the smaller one is the rank's block of the
   // larger.
+  const bool same = send == recv || !info_of(shape.collective).in_place;
   return {.send_count = send,
           .recv_count = recv,
-          .inner_offset = send == recv ? 0 : static_cast<size_t>(shape.rank) * shape.count};
+          .inner_offset = same ? 0 : static_cast<size_t>(shape.rank) * shape.count};
+}
+
+size_t peer_count(const Shape& shape, int source, int target) noexcept {
+  if (shape.collective == Collective::kAllToAll) {
+    return shape.count;
+  }
+  const size_t total_bytes = all_counts(shape) * element_bytes(shape);
+  return shape.traffic->bytes(source, target, shape.nranks, total_bytes) / element_bytes(shape);
+}
+
+size_t compute_size_bytes(const Shape& shape) noexcept {
+  if (shape.collective == Collective::kAllToAllV) {
+    return shape.traffic->largest_bytes(shape.nranks, all_counts(shape) * element_bytes(shape));
+  }
+  return std::max(send_count(shape), recv_count(shape)) * element_bytes(shape);
 }
 
 std::vector<Part> compute_expected(const Shape& shape) {
@@ -54,7 +135,10 @@ std::vector<Part> compute_expected(const Shape& shape) {
     case Collective::kBroadcast:
       return {stream(shape.root, shape.count)};
     case Collective::kAllGather:
+    case Collective::kHyperCube:
       return blocks(shape, 0);
+    case Collective::kAllToAllV:
+      return unequal_blocks(shape);
     case Collective::kAllToAll:
       return blocks(shape, rank * shape.count);
     case Collective::kGather:

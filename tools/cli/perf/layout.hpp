@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tools/cli/perf/traffic.hpp"
 #include "tools/cli/perf/vocabulary.hpp"
 
 namespace plexus::perf {
@@ -20,6 +21,7 @@ struct Shape {
   int root;      // root of a rooted collective; else -1
   size_t count;  // the argument of the call
   bool in_place;
+  const Traffic* traffic;  // of alltoallv: who sends how much to whom
 };
 
 /// A range of elements of the receive buffer, and its expected contents after the operation.
@@ -38,6 +40,7 @@ struct Part {
 };
 
 /// Sizes in elements. In place, the smaller buffer is a part of the larger one, at `inner_offset`.
+/// The in-place form of a collective that has none is a call with one buffer for both.
 struct Places {
   size_t send_count;
   size_t recv_count;
@@ -46,6 +49,11 @@ struct Places {
 
 [[nodiscard]] Places compute_places(const Shape& shape) noexcept;
 [[nodiscard]] std::vector<Part> compute_expected(const Shape& shape);
+/// The size column: the larger side of the operation, of the rank that has most. Of `shape.rank`
+/// and `shape.in_place` it is independent.
+[[nodiscard]] size_t compute_size_bytes(const Shape& shape) noexcept;
+/// Elements that `source` sends to `target` in an all-to-all, of equal parts or not.
+[[nodiscard]] size_t peer_count(const Shape& shape, int source, int target) noexcept;
 
 /// The neighbours of sendrecv.
 [[nodiscard]] constexpr int next_rank(int rank, int nranks) noexcept { return (rank + 1) % nranks; }

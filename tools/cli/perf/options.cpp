@@ -2,6 +2,7 @@
 #include "tools/cli/perf/options.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -99,9 +100,6 @@ void add_size_flags(CLI::App& app, SizeRange* sizes) {
       app, "-i,--stepbytes",
       [sizes](const std::string& text) -> Result<void> {
         PLEXUS_TRY(value, parse_size(text));
-        if (value == 0) {
-          return fail(Code::kInvalidArgument, "expects a size greater than 0, such as 1M");
-        }
         sizes->step_bytes = value;
         return ok();
       },
@@ -109,14 +107,11 @@ void add_size_flags(CLI::App& app, SizeRange* sizes) {
   add_flag(
       app, "-f,--stepfactor",
       [sizes](const std::string& text) -> Result<void> {
-        PLEXUS_TRY(value, parse_number(text, 1, kFactorMax));
-        if (value <= 1) {
-          return fail(Code::kInvalidArgument, "expects a number greater than 1, not '{}'", text);
-        }
+        PLEXUS_TRY(value, parse_number(text, 0, kFactorMax));
         sizes->step_factor = value;
         return ok();
       },
-      "multiply from size to size instead");
+      "multiply from size to size instead (up to 1: do not)");
 }
 
 void add_run_flags(CLI::App& app, PerfOptions* options) {
@@ -149,10 +144,16 @@ void add_run_flags(CLI::App& app, PerfOptions* options) {
         return ok();
       },
       "root rank of broadcast, reduce, gather and scatter, or all (default 0)");
-  add_choice<bool>(app, "-z,--blocking", {{"0", false}, {"1", true}}, &options->blocking,
-                   "1: wait after each operation (of --stream async)");
+  add_choice<Blocking>(app, "-z,--blocking",
+                       {{"0", Blocking::kNone},
+                        {"1", Blocking::kWaitAndBarrier},
+                        {"2", Blocking::kWait},
+                        {"3", Blocking::kIteration}},
+                       &options->blocking,
+                       "1: wait after each operation and have a barrier; 2: only wait; 3: an "
+                       "iteration is one operation");
   add_int(app, "-T,--timeout", &options->timeout_s, {0, kManyTimes},
-          "seconds for the whole job (default 0: no limit)");
+          "end the job after this many seconds without a finished row (default 0: never)");
 }
 
 void add_start_flags(CLI::App& app, PerfOptions* options) {
@@ -183,6 +184,10 @@ void add_start_flags(CLI::App& app, PerfOptions* options) {
 }
 
 void add_output_flags(CLI::App& app, Outputs* outputs) {
+  add_choice<Columns>(
+      app, "--columns", {{"nccl-tests", Columns::kNcclTests}, {"plexus", Columns::kPlexus}},
+      &outputs->columns,
+      "of the table: nccl-tests' (default), or plexus: with what the library chose");
   add_text(app, "--json", &outputs->json, "a file or -",
            "write one JSON object to this file (-: stdout)");
   add_text(app, "--tsv", &outputs->tsv, "a file or -",
@@ -198,7 +203,7 @@ void add_rank_flags(CLI::App& app, PerfOptions* options) {
         options->started_here = true;
         return ok();
       },
-      "ranks started here (default 4)");
+      "ranks started here (default 4, or those of -t and -g)");
 }
 
 Joined& joined_of(PerfOptions* options) {
@@ -237,7 +242,7 @@ void add_joined_flags(CLI::App& app, PerfOptions* options) {
         joined_of(options).rendezvous = text;
         return ok();
       },
-      "HOST:PORT on which rank 0 listens");
+      "HOST:PORT on which rank 0 listens; with -t or -g, --rank and --nranks count processes");
 }
 
 void add_library_flags(CLI::App& app, PerfOptions* options) {
@@ -286,6 +291,40 @@ const char* name_of(Mode mode) noexcept {
   return mode == Mode::kProcs ? "procs" : mode == Mode::kThreads ? "threads" : "single";
 }
 
+Workers compute_workers(const PerfOptions& options) noexcept {
+  if (options.mode == Mode::kThreads) {
+    return {.processes = 1, .threads = options.nranks, .ranks_per_thread = 1};
+  }
+  if (options.mode == Mode::kSingle) {
+    return {.processes = 1, .threads = 1, .ranks_per_thread = options.nranks};
+  }
+  Workers workers = {.processes = 1,
+                     .threads = options.threads.value_or(1),
+                     .ranks_per_thread = options.ranks_per_thread.value_or(1)};
+  workers.processes = options.nranks / workers.ranks_per_process();
+  return workers;
+}
+
+bool forks(const PerfOptions& options) noexcept {
+  const Workers workers = compute_workers(options);
+  return options.mode ? options.mode == Mode::kProcs
+                      : workers.processes > 1 || workers.ranks_per_process() == 1;
+}
+
+const char* start_name(const PerfOptions& options) noexcept {
+  const Workers workers = compute_workers(options);
+  if (options.mode) {
+    return name_of(*options.mode);
+  }
+  if (workers.ranks_per_process() == 1) {
+    return name_of(Mode::kProcs);
+  }
+  if (workers.processes > 1 || (workers.threads > 1 && workers.ranks_per_thread > 1)) {
+    return "mixed";
+  }
+  return name_of(workers.threads > 1 ? Mode::kThreads : Mode::kSingle);
+}
+
 void add_perf_flags(CLI::App& app, PerfOptions* options) {
   add_collective(app, options);
   add_size_flags(app, &options->sizes);
@@ -295,6 +334,7 @@ void add_perf_flags(CLI::App& app, PerfOptions* options) {
   add_joined_flags(app, options);
   add_library_flags(app, options);
   add_output_flags(app, &options->outputs);
+  add_nccl_tests_flags(app, options);
 }
 
 void add_run_flags_of_file(CLI::App& app, PerfOptions* options) {
@@ -304,36 +344,112 @@ void add_run_flags_of_file(CLI::App& app, PerfOptions* options) {
   add_output_flags(app, &options->outputs);
 }
 
-Result<void> check_options(const PerfOptions& options) {
-  const SizeRange& sizes = options.sizes;
-  if (sizes.min_bytes && sizes.max_bytes && *sizes.min_bytes > *sizes.max_bytes) {
+namespace {
+
+Result<void> check_sizes(const SizeRange& sizes) {
+  const std::optional<size_t>& least = sizes.min_bytes;
+  const std::optional<size_t>& most = sizes.max_bytes;
+  if (least && most && *least > *most) {
     return fail(Code::kInvalidArgument, "--minbytes expects a size up to --maxbytes ({}), not {}",
-                *sizes.max_bytes, *sizes.min_bytes);
+                *most, *least);
   }
-  if (options.root && *options.root >= options.nranks) {
-    return fail(Code::kInvalidArgument, "--root expects a rank from 0 to {} or all, not {}",
-                options.nranks - 1, *options.root);
+  if (sizes.step_bytes == 0 && sizes.step_factor <= 1 && least != most) {
+    return fail(Code::kInvalidArgument, "--stepbytes expects a size greater than 0, such as 1M");
   }
-  if (options.joined && options.started_here) {
+  return ok();
+}
+
+Result<void> check_joined(const PerfOptions& options) {
+  if (options.started_here) {
     return fail(Code::kInvalidArgument,
                 "--ranks and --mode start ranks here, --rank, --nranks and --rendezvous join a "
                 "job: use one set or the other");
   }
-  if (options.joined && (options.joined->nranks != 0 || options.joined->rank != -1)) {
-    const Joined& joined = *options.joined;
-    if (joined.nranks == 0) {
-      return fail(Code::kInvalidArgument, "--rank needs --nranks, the number of ranks of the job");
-    }
-    if (joined.rank < 0 || joined.rank >= joined.nranks) {
-      return fail(Code::kInvalidArgument, "--rank expects a rank from 0 to {} when --nranks is {}",
-                  joined.nranks - 1, joined.nranks);
-    }
-    if (joined.rendezvous.empty()) {
-      return fail(Code::kInvalidArgument,
-                  "--rank needs --rendezvous, the HOST:PORT on which rank 0 listens");
-    }
+  const Joined& joined = *options.joined;
+  if (joined.nranks == 0 && joined.rank == -1) {
+    return ok();
+  }
+  if (joined.nranks == 0) {
+    return fail(Code::kInvalidArgument, "--rank needs --nranks, the number of ranks of the job");
+  }
+  if (joined.rank < 0 || joined.rank >= joined.nranks) {
+    return fail(Code::kInvalidArgument, "--rank expects a rank from 0 to {} when --nranks is {}",
+                joined.nranks - 1, joined.nranks);
+  }
+  if (joined.rendezvous.empty()) {
+    return fail(Code::kInvalidArgument,
+                "--rank needs --rendezvous, the HOST:PORT on which rank 0 listens");
   }
   return ok();
+}
+
+Result<void> check_workers(const PerfOptions& options) {
+  const int wanted = options.threads.value_or(1) * options.ranks_per_thread.value_or(1);
+  if (wanted > 1 && options.mode && options.mode != Mode::kProcs) {
+    return fail(Code::kInvalidArgument,
+                "--mode {} says how the ranks are started, and so do -t and -g: leave one out",
+                name_of(*options.mode));
+  }
+  if (options.nranks % wanted != 0) {
+    return fail(Code::kInvalidArgument,
+                "--ranks expects a multiple of the {} ranks of a process (-t, -g), not {}", wanted,
+                options.nranks);
+  }
+  return ok();
+}
+
+Result<void> complete_collective(PerfOptions* changed) {
+  const PerfOptions& options = *changed;
+  const auto nranks = static_cast<unsigned>(options.nranks);
+  if (options.collective == Collective::kHyperCube && !std::has_single_bit(nranks)) {
+    return fail(Code::kInvalidArgument, "hypercube expects 1, 2, 4, 8, ... ranks, not {}", nranks);
+  }
+  const int matrix_ranks = options.traffic.matrix_ranks();
+  if (matrix_ranks == 0) {
+    return ok();
+  }
+  if (options.nranks > matrix_ranks) {
+    return fail(Code::kInvalidArgument,
+                "NCCL_TESTS_ALLTOALLV_MATRIX_FILE is a matrix of {} ranks, there are {}",
+                matrix_ranks, options.nranks);
+  }
+  changed->sizes.min_bytes = options.traffic.largest_bytes(options.nranks, 0);
+  changed->sizes.max_bytes = changed->sizes.min_bytes;
+  return ok();
+}
+
+}  // namespace
+
+Result<void> complete_options(PerfOptions* options) {
+  constexpr int kRanksDefault = 4;
+  if (options->nranks == 0) {
+    options->nranks = options->threads || options->ranks_per_thread
+                          ? options->threads.value_or(1) * options->ranks_per_thread.value_or(1)
+                          : kRanksDefault;
+  }
+  PLEXUS_TRY(check_sizes(options->sizes));
+  PLEXUS_TRY(check_workers(*options));
+  PLEXUS_TRY(complete_collective(options));
+  if (options->root && *options->root >= options->nranks) {
+    return fail(Code::kInvalidArgument, "--root expects a rank from 0 to {} or all, not {}",
+                options->nranks - 1, *options->root);
+  }
+  return options->joined ? check_joined(*options) : ok();
+}
+
+bool has_in_place_rows(const PerfOptions& options) noexcept {
+  return info_of(options.collective).in_place || options.outputs.is_nccl_tests();
+}
+
+Shape make_shape(const PerfOptions& options, const Variant& variant, size_t count) {
+  return {.collective = options.collective,
+          .type = variant.type,
+          .nranks = options.nranks,
+          .rank = 0,
+          .root = variant.root,
+          .count = count,
+          .in_place = false,
+          .traffic = &options.traffic};
 }
 
 std::vector<size_t> compute_sizes(const SizeRange& range) {
@@ -347,7 +463,7 @@ std::vector<size_t> compute_sizes(const SizeRange& range) {
                             ? static_cast<size_t>(std::max(
                                   1.0, static_cast<double>(size) * (range.step_factor - 1)))
                             : range.step_bytes;
-    if (size > std::numeric_limits<size_t>::max() - step) {
+    if (step == 0 || size > std::numeric_limits<size_t>::max() - step) {
       break;
     }
     size += step;
@@ -379,8 +495,9 @@ std::vector<Variant> compute_variants(const PerfOptions& options) {
 }
 
 size_t count_rows(const PerfOptions& options) {
-  const size_t places = info_of(options.collective).in_place ? 2 : 1;
-  return compute_sizes(options.sizes).size() * compute_variants(options).size() * places;
+  const size_t places = has_in_place_rows(options) ? 2 : 1;
+  return compute_sizes(options.sizes).size() * compute_variants(options).size() * places *
+         static_cast<size_t>(std::max(1, options.cycles));
 }
 
 std::string describe(const PerfOptions& options) {
@@ -390,7 +507,10 @@ std::string describe(const PerfOptions& options) {
     text += fmt::format(", op {}", names_of_ops(options));
   }
   text += fmt::format(", {} buffers, check {}", name_of(options.buffers), options.check);
-  text += "; times are per operation (median), the slowest rank's";
+  constexpr const char* kWhose[] = {"rank 0's", "the mean of all ranks", "the fastest rank's",
+                                    "the slowest rank's"};
+  text += fmt::format("; times are per operation (median), {}",
+                      kWhose[static_cast<size_t>(options.average)]);
   return text;
 }
 

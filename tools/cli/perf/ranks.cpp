@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/ranks.hpp"
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -13,8 +14,10 @@ namespace {
 constexpr std::align_val_t kPage{4096};
 static_assert(kGuardBytes % static_cast<size_t>(kPage) == 0);
 
-size_t allocation_bytes(size_t largest_bytes) noexcept {
-  return kGuardBytes + largest_bytes + kGuardBytes;
+size_t allocation_bytes(const PerfOptions& options, size_t largest_bytes) noexcept {
+  constexpr size_t kElementBytesMax = 8;
+  return kGuardBytes + largest_bytes + static_cast<size_t>(options.unalign) * kElementBytesMax +
+         kGuardBytes;
 }
 
 ncclDataType_t nccl_type(Type type) noexcept { return static_cast<ncclDataType_t>(type); }
@@ -70,7 +73,7 @@ Rank::~Rank() {
 }
 
 Result<void> Rank::allocate(Memory* memory, size_t largest_bytes) {
-  const size_t size_bytes = allocation_bytes(largest_bytes);
+  const size_t size_bytes = allocation_bytes(options_, largest_bytes);
   if (options_.buffers != Buffers::kPlain) {
     void* pointer = nullptr;
     PLEXUS_TRY(check_call("ncclMemAlloc", ncclMemAlloc(&pointer, size_bytes)));
@@ -102,8 +105,11 @@ Result<void> Rank::choose(const Variant& variant, size_t count, bool in_place) {
             .rank = rank_,
             .root = variant.root,
             .count = count,
-            .in_place = in_place};
-  buffers_ = bind_buffers(shape_, first_.base + kGuardBytes, second_.base + kGuardBytes);
+            .in_place = in_place,
+            .traffic = &options_.traffic};
+  const size_t first =
+      kGuardBytes + static_cast<size_t>(options_.unalign) * info_of(variant.type).size_bytes;
+  buffers_ = bind_buffers(shape_, first_.base + first, second_.base + first);
   return make_op(variant);
 }
 
@@ -129,7 +135,20 @@ void Rank::release_op() noexcept {
   }
 }
 
-Result<void> Rank::start() {
+int Rank::nsteps() const noexcept {
+  return shape_.collective == Collective::kHyperCube && shape_.nranks > 1
+             ? std::bit_width(static_cast<unsigned>(shape_.nranks) - 1)
+             : 1;
+}
+
+bool Rank::is_several_calls() const noexcept {
+  return shape_.collective == Collective::kHyperCube ||
+         shape_.collective == Collective::kSendRecv ||
+         shape_.collective == Collective::kAllToAllV ||
+         (shape_.collective == Collective::kAllToAll && shape_.in_place);
+}
+
+Result<void> Rank::start(int step) {
   const void* send = buffers_.send;
   void* recv = buffers_.recv;
   const size_t count = shape_.count;
@@ -151,27 +170,74 @@ Result<void> Rank::start() {
       return check_call("ncclReduceScatter",
                         ncclReduceScatter(send, recv, count, type, reduction_, comm_, stream_));
     case Collective::kAllToAll:
+      if (shape_.in_place) {
+        return start_all_to_all();  // ncclAlltoAll has no in-place form
+      }
       return check_call("ncclAlltoAll", ncclAlltoAll(send, recv, count, type, comm_, stream_));
     case Collective::kGather:
       return check_call("ncclGather", ncclGather(send, recv, count, type, root, comm_, stream_));
     case Collective::kScatter:
       return check_call("ncclScatter", ncclScatter(send, recv, count, type, root, comm_, stream_));
+    case Collective::kAllToAllV:
+      return start_all_to_all();
+    case Collective::kHyperCube:
+      return start_hypercube(step);
     case Collective::kSendRecv:
       break;
   }
   return start_send_recv();
 }
 
+Result<void> Rank::start_all_to_all() {
+  const ncclDataType_t type = nccl_type(shape_.type);
+  const size_t element_bytes = info_of(shape_.type).size_bytes;
+  const std::byte* send = buffers_.send;
+  std::byte* recv = buffers_.recv;
+  for (int peer = 0; peer < shape_.nranks; ++peer) {
+    const size_t sent = peer_count(shape_, rank_, peer);
+    const size_t received = peer_count(shape_, peer, rank_);
+    if (sent > 0) {
+      PLEXUS_TRY(check_call("ncclSend", ncclSend(send, sent, type, peer, comm_, stream_)));
+    }
+    if (received > 0) {
+      PLEXUS_TRY(check_call("ncclRecv", ncclRecv(recv, received, type, peer, comm_, stream_)));
+    }
+    send += sent * element_bytes;
+    recv += received * element_bytes;
+  }
+  return ok();
+}
+
+/// Step s: with the rank whose number differs in bit s, all blocks that either has are exchanged.
+Result<void> Rank::start_hypercube(int step) {
+  const ncclDataType_t type = nccl_type(shape_.type);
+  const size_t block_bytes = shape_.count * info_of(shape_.type).size_bytes;
+  std::byte* const mine = buffers_.recv + static_cast<size_t>(rank_) * block_bytes;
+  if (step == 0 && mine != buffers_.send) {
+    PLEXUS_TRY(
+        check_call("ncclSend", ncclSend(buffers_.send, shape_.count, type, rank_, comm_, stream_)));
+    PLEXUS_TRY(check_call("ncclRecv", ncclRecv(mine, shape_.count, type, rank_, comm_, stream_)));
+  }
+  if (shape_.nranks == 1) {
+    return ok();
+  }
+  const unsigned bit = 1U << static_cast<unsigned>(step);
+  const unsigned held = static_cast<unsigned>(rank_) & ~(bit - 1);  // the first block that is held
+  const int peer = static_cast<int>(static_cast<unsigned>(rank_) ^ bit);
+  const size_t count = shape_.count * bit;
+  const std::byte* const send = step == 0 ? buffers_.send : buffers_.recv + held * block_bytes;
+  PLEXUS_TRY(check_call("ncclSend", ncclSend(send, count, type, peer, comm_, stream_)));
+  return check_call("ncclRecv", ncclRecv(buffers_.recv + (held ^ bit) * block_bytes, count, type,
+                                         peer, comm_, stream_));
+}
+
 Result<void> Rank::start_send_recv() {
   const ncclDataType_t type = nccl_type(shape_.type);
   const int next = next_rank(rank_, shape_.nranks);
   const int prev = prev_rank(rank_, shape_.nranks);
-  PLEXUS_TRY(check_call("ncclGroupStart", ncclGroupStart()));
   PLEXUS_TRY(
       check_call("ncclSend", ncclSend(buffers_.send, shape_.count, type, next, comm_, stream_)));
-  PLEXUS_TRY(
-      check_call("ncclRecv", ncclRecv(buffers_.recv, shape_.count, type, prev, comm_, stream_)));
-  return check_call("ncclGroupEnd", ncclGroupEnd());
+  return check_call("ncclRecv", ncclRecv(buffers_.recv, shape_.count, type, prev, comm_, stream_));
 }
 
 Result<void> Rank::wait() {
@@ -214,6 +280,18 @@ Result<void> Rank::close() {
   return check_call("ncclCommDestroy", ncclCommDestroy(std::exchange(comm_, nullptr)));
 }
 
+Result<RankSet> RankSet::create(const std::vector<ncclComm_t>& comms,
+                                const PerfOptions& options,
+                                size_t largest_bytes) {
+  std::vector<std::unique_ptr<Rank>> ranks;
+  ranks.reserve(comms.size());
+  for (ncclComm_t comm : comms) {
+    PLEXUS_TRY(rank, Rank::create(comm, options, largest_bytes));
+    ranks.push_back(std::move(rank));
+  }
+  return RankSet(std::move(ranks));
+}
+
 Result<void> RankSet::choose(const Variant& variant, size_t count, bool in_place) {
   for (const auto& rank : ranks_) {
     PLEXUS_TRY(rank->choose(variant, count, in_place));
@@ -221,23 +299,31 @@ Result<void> RankSet::choose(const Variant& variant, size_t count, bool in_place
   return ok();
 }
 
-Result<void> RankSet::run(int batch, bool wait_each) {
-  const bool grouped = ranks_.size() > 1;
-  for (int i = 0; i < batch; ++i) {
-    if (grouped) {
-      PLEXUS_TRY(check_call("ncclGroupStart", ncclGroupStart()));
-    }
-    for (const auto& rank : ranks_) {
-      PLEXUS_TRY(rank->start());
-    }
-    if (grouped) {
-      PLEXUS_TRY(check_call("ncclGroupEnd", ncclGroupEnd()));
-    }
-    if (wait_each || i == batch - 1) {
-      for (const auto& rank : ranks_) {
-        PLEXUS_TRY(rank->wait());
+Result<void> RankSet::start(int aggregate) {
+  const int nsteps = ranks_.front()->nsteps();
+  const int together = nsteps == 1 ? aggregate : 1;  // of operations with steps, one at a time
+  const bool grouped = ranks_.size() > 1 || together > 1 || ranks_.front()->is_several_calls();
+  for (int begun = 0; begun < aggregate; begun += together) {
+    for (int step = 0; step < nsteps; ++step) {
+      if (grouped) {
+        PLEXUS_TRY(check_call("ncclGroupStart", ncclGroupStart()));
+      }
+      for (int i = 0; i < together; ++i) {
+        for (const auto& rank : ranks_) {
+          PLEXUS_TRY(rank->start(step));
+        }
+      }
+      if (grouped) {
+        PLEXUS_TRY(check_call("ncclGroupEnd", ncclGroupEnd()));
       }
     }
+  }
+  return ok();
+}
+
+Result<void> RankSet::wait() {
+  for (const auto& rank : ranks_) {
+    PLEXUS_TRY(rank->wait());
   }
   return ok();
 }

@@ -40,7 +40,11 @@ class Rank {
 
   /// Selects the operation that `start` runs from now on.
   [[nodiscard]] Result<void> choose(const Variant& variant, size_t count, bool in_place);
-  [[nodiscard]] Result<void> start();
+  /// The calls of an operation come in this many steps: what one receives, the next may send.
+  [[nodiscard]] int nsteps() const noexcept;
+  /// Whether a step is more than one call, so that it needs a group.
+  [[nodiscard]] bool is_several_calls() const noexcept;
+  [[nodiscard]] Result<void> start(int step);
   /// Waits until the started operations are complete.
   [[nodiscard]] Result<void> wait();
   [[nodiscard]] CheckInput check_input(uint64_t seed) const noexcept;
@@ -61,6 +65,8 @@ class Rank {
   [[nodiscard]] Result<void> allocate(Memory* memory, size_t largest_bytes);
   [[nodiscard]] Result<void> make_op(const Variant& variant);
   [[nodiscard]] Result<void> start_send_recv();
+  [[nodiscard]] Result<void> start_all_to_all();
+  [[nodiscard]] Result<void> start_hypercube(int step);
   void release_op() noexcept;
 
   const PerfOptions& options_;
@@ -78,12 +84,18 @@ class Rank {
 /// All ranks of one worker. Calls on several ranks are grouped, as required for a single thread.
 class RankSet {
  public:
+  /// One rank for each of `comms`, which it takes over.
+  [[nodiscard]] static Result<RankSet> create(const std::vector<ncclComm_t>& comms,
+                                              const PerfOptions& options,
+                                              size_t largest_bytes);
   explicit RankSet(std::vector<std::unique_ptr<Rank>> ranks) : ranks_(std::move(ranks)) {}
   [[nodiscard]] const std::vector<std::unique_ptr<Rank>>& ranks() const noexcept { return ranks_; }
 
   [[nodiscard]] Result<void> choose(const Variant& variant, size_t count, bool in_place);
-  /// Runs `batch` operations on every rank, one after the other; they are complete on return.
-  [[nodiscard]] Result<void> run(int batch, bool wait_each);
+  /// Starts `aggregate` operations on every rank, in one group where that is possible.
+  [[nodiscard]] Result<void> start(int aggregate);
+  /// Waits until what was started is complete.
+  [[nodiscard]] Result<void> wait();
   [[nodiscard]] Result<void> close();
 
  private:

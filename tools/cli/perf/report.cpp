@@ -12,13 +12,15 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "tools/cli/perf/nccl_tests_report.hpp"
+
 namespace plexus::perf {
 namespace {
 
 constexpr double kGigaPerMicro = 1e-3;  // bytes per us to GB/s
 
 std::string op_name(const JobFacts& facts, const Row& row) {
-  return info_of(facts.collective).reduces ? name_of(row.variant.op) : "none";
+  return info_of(facts.options.collective).reduces ? name_of(row.variant.op) : "none";
 }
 
 /// A bandwidth with three significant digits if there is space.
@@ -102,21 +104,24 @@ Bandwidth compute_bandwidth(const JobFacts& facts, const Row& row) noexcept {
   if (row.time_us.median <= 0) {
     return {0, 0};
   }
-  const double algbw = static_cast<double>(row.size_bytes) / row.time_us.median * kGigaPerMicro;
-  return {algbw, algbw * bus_factor(facts.collective, facts.nranks)};
+  const double algbw = static_cast<double>(row.size_bytes) / row.time_us.median * kGigaPerMicro *
+                       alg_factor(facts.options.collective, facts.options.nranks);
+  return {algbw, algbw * bus_factor(facts.options.collective, facts.options.nranks)};
 }
 
 std::string format_json(const JobFacts& facts, const std::vector<Row>& rows) {
   nlohmann::ordered_json json;
   json["version"] = facts.version;
-  json["collective"] = info_of(facts.collective).name;
-  json["ranks"] = facts.nranks;
+  json["collective"] = info_of(facts.options.collective).name;
+  json["ranks"] = facts.options.nranks;
   json["mode"] = facts.mode;
   json["rows"] = nlohmann::ordered_json::array();
+  Totals totals;
   for (const Row& row : rows) {
     json["rows"].push_back(json_of(facts, row));
+    totals.add(facts, row);
   }
-  json["wrong_total"] = count_wrong_total(rows);
+  json["wrong_total"] = totals.wrong;
   return json.dump(1) + "\n";
 }
 
@@ -137,9 +142,10 @@ std::string format_tsv(const JobFacts& facts, const Row& row) {
 }
 
 std::string table_header(const JobFacts& facts) {
-  std::string text =
-      fmt::format("# plexus {} {}: {} ranks, {}\n# {}\n#\n", facts.version,
-                  info_of(facts.collective).name, facts.nranks, facts.mode, facts.parameters);
+  std::string text = fmt::format(
+      "# plexus {} {}: {} ranks, {}\n# {}\n#\n", facts.version,
+      info_of(facts.options.collective).name, facts.options.nranks, facts.mode,
+      describe(facts.options) + (facts.printer.empty() ? "" : "; printed by " + facts.printer));
   const std::string measured =
       fmt::format(" {:>10} {:>8} {:>8} {:>6}", "time", "algbw", "busbw", "#wrong");
   const std::string units =
@@ -166,58 +172,71 @@ std::string format_table_line(const JobFacts& facts, const Row& out_of_place, co
                      in_place == nullptr ? none : measured_columns(facts, *in_place), choice);
 }
 
-std::string table_footer(const JobFacts& facts, const std::vector<Row>& rows) {
-  double sum = 0;
-  bool checked = false;
-  for (const Row& row : rows) {
-    sum += compute_bandwidth(facts, row).busbw_gb_per_s;
-    checked = checked || row.wrong != Row::kUnchecked;
-  }
-  const uint64_t wrong = count_wrong_total(rows);
-  const std::string verdict =
-      !checked ? "not checked (-c 0)" : fmt::format("{} {}", wrong, wrong == 0 ? "OK" : "FAILED");
-  return fmt::format("# Wrong elements    : {}\n# Avg bus bandwidth : {:.3f} GB/s\n", verdict,
-                     rows.empty() ? 0 : sum / static_cast<double>(rows.size()));
+void Totals::add(const JobFacts& facts, const Row& row) noexcept {
+  wrong += row.wrong > 0 ? static_cast<uint64_t>(row.wrong) : 0;
+  checked = checked || row.wrong != Row::kUnchecked;
+  busbw_sum += compute_bandwidth(facts, row).busbw_gb_per_s;
+  ++nrows;
 }
 
-uint64_t count_wrong_total(const std::vector<Row>& rows) noexcept {
-  uint64_t total = 0;
-  for (const Row& row : rows) {
-    total += row.wrong > 0 ? static_cast<uint64_t>(row.wrong) : 0;
-  }
-  return total;
+bool Totals::is_fast_enough(const PerfOptions& options) const noexcept {
+  constexpr double kTolerance = 0.9;
+  return !options.busbw_wanted || busbw_mean() >= *options.busbw_wanted * kTolerance;
+}
+
+std::string table_footer(const Totals& totals) {
+  const std::string verdict =
+      !totals.checked ? "not checked (-c 0)"
+                      : fmt::format("{} {}", totals.wrong, totals.wrong == 0 ? "OK" : "FAILED");
+  return fmt::format("# Wrong elements    : {}\n# Avg bus bandwidth : {:.3f} GB/s\n", verdict,
+                     totals.busbw_mean());
 }
 
 struct Reporter::State {
   JobFacts facts;
   File json;
   File tsv;
+  NcclTestsJson nccl_tests;
   size_t nrows;
-  bool table;     // stdout shows the table
-  bool progress;  // stderr shows the progress
-  std::vector<Row> rows;
+  bool progress;          // stderr shows the progress
+  std::vector<Row> rows;  // for the files in JSON; else the last two
+  Totals totals;
   Result<void> written = ok();
 
+  [[nodiscard]] const Outputs& outputs() const { return facts.options.outputs; }
+  [[nodiscard]] bool is_nccl_tests() const { return outputs().columns == Columns::kNcclTests; }
   void print(std::FILE* file, const std::string& text) {
     if (file && written) {
       written = write_all(file, text);
     }
   }
+  void print_table(const std::string& text) {
+    print(outputs().shows_table() ? stdout : nullptr, text);
+  }
   void show_progress() const {
     if (progress) {
-      fmt::print(stderr, "\r{}/{} rows{}", rows.size(), nrows,
-                 rows.size() == nrows ? "\r             \r" : "");
+      fmt::print(stderr, "\r{}/{} rows{}", totals.nrows, nrows,
+                 totals.nrows == nrows ? "\r             \r" : "");
       std::fflush(stderr);
     }
   }
-  /// A line is printed with its last row, which is the in-place one if the collective has one.
+  /// A line is printed with its last row, which is the in-place one if there are any.
   void print_line() {
     const Row& last = rows.back();
-    if (last.in_place) {
-      print(stdout, format_table_line(facts, rows[rows.size() - 2], &last));
-    } else if (!info_of(facts.collective).in_place) {
-      print(stdout, format_table_line(facts, last, nullptr));
+    if (last.in_place != has_in_place_rows(facts.options)) {
+      return;
     }
+    const Row& first = last.in_place ? rows[rows.size() - 2] : last;
+    if (is_nccl_tests()) {
+      print_table(nccl_tests_line(facts, first, last));
+    } else {
+      print_table(
+          format_table_line(facts, first, has_form(last) && last.in_place ? &last : nullptr));
+    }
+  }
+  /// Whether the collective has the row's form: that of nccl-tests' columns may be no such one.
+  [[nodiscard]] bool has_form(const Row& row) const {
+    return !row.in_place || info_of(facts.options.collective).in_place;
   }
 };
 
@@ -226,47 +245,69 @@ Reporter::Reporter(Reporter&& other) noexcept = default;
 Reporter& Reporter::operator=(Reporter&& other) noexcept = default;
 Reporter::~Reporter() = default;
 
-Result<Reporter> Reporter::create(JobFacts facts, const Outputs& outputs, size_t nrows) {
+Result<Reporter> Reporter::create(JobFacts facts, size_t nrows) {
+  const Outputs& outputs = facts.options.outputs;
   if (outputs.json == "-" && outputs.tsv == "-") {
     return fail(Code::kInvalidArgument,
                 "--json and --tsv cannot both go to stdout; give one of them a file");
   }
   PLEXUS_TRY(json, open_output("--json", outputs.json));
   PLEXUS_TRY(tsv, open_output("--tsv", outputs.tsv));
-  const bool table = outputs.json != "-" && outputs.tsv != "-";
+  PLEXUS_TRY(nccl_tests, NcclTestsJson::create(outputs.nccl_tests_json));
+  const bool table = outputs.shows_table();
   const bool progress = isatty(STDERR_FILENO) != 0 && (!table || isatty(STDOUT_FILENO) == 0);
-  return Reporter(std::unique_ptr<State>(
-      new State{std::move(facts), std::move(json), std::move(tsv), nrows, table, progress, {}}));
+  return Reporter(std::unique_ptr<State>(new State{std::move(facts),
+                                                   std::move(json),
+                                                   std::move(tsv),
+                                                   std::move(nccl_tests),
+                                                   nrows,
+                                                   progress,
+                                                   {},
+                                                   {}}));
 }
 
-void Reporter::begin() {
-  if (state_->table) {
-    state_->print(stdout, table_header(state_->facts));
+void Reporter::begin(const std::vector<RankPlace>& places) {
+  state_->nccl_tests.begin(state_->facts, places);
+  if (state_->is_nccl_tests()) {
+    state_->print_table(state_->nccl_tests.notice());
+    state_->print_table(nccl_tests_header(state_->facts, places));
+  } else {
+    state_->print_table(table_header(state_->facts));
   }
   state_->print(state_->tsv.get(), tsv_header());
   state_->show_progress();
 }
 
 void Reporter::add(const Row& row) {
-  state_->rows.push_back(row);
-  state_->print(state_->tsv.get(), format_tsv(state_->facts, row));
-  if (state_->table) {
-    state_->print_line();
+  State& state = *state_;
+  const bool all_kept = state.json != nullptr || !state.outputs().nccl_tests_json.empty();
+  if (!all_kept && state.rows.size() == 2) {
+    state.rows.erase(state.rows.begin());
   }
-  state_->show_progress();
+  state.rows.push_back(row);
+  state.totals.add(state.facts, row);
+  if (state.has_form(row)) {
+    state.print(state.tsv.get(), format_tsv(state.facts, row));
+  }
+  state.print_line();
+  state.show_progress();
 }
 
-Result<uint64_t> Reporter::finish() {
-  if (state_->table) {
-    state_->print(stdout, table_footer(state_->facts, state_->rows));
+Result<bool> Reporter::finish() {
+  State& state = *state_;
+  state.print_table(state.is_nccl_tests() ? nccl_tests_footer(state.facts, state.totals)
+                                          : table_footer(state.totals));
+  if (state.written) {
+    state.written = state.nccl_tests.finish(state.facts, state.rows, state.totals);
   }
-  if (state_->json) {
-    state_->print(state_->json.get(), format_json(state_->facts, state_->rows));
+  std::erase_if(state.rows, [&](const Row& row) { return !state.has_form(row); });
+  if (state.json) {
+    state.print(state.json.get(), format_json(state.facts, state.rows));
   }
-  if (!state_->written) {
-    return std::move(state_->written).as_failure();
+  if (!state.written) {
+    return std::move(state.written).as_failure();
   }
-  return count_wrong_total(state_->rows);
+  return state.totals.wrong == 0 && state.totals.is_fast_enough(state.facts.options);
 }
 
 }  // namespace plexus::perf

@@ -29,8 +29,10 @@ struct Row {  // NOLINT(cppcoreguidelines-pro-type-member-init): trivial, so tha
   uint64_t size_bytes;
   uint64_t count;
   bool in_place;
-  int batch;  // operations per timed iteration
+  int batch;       // operations per timed iteration
+  int iterations;  // timed
   TimeUs time_us;
+  double cpu_us;  // median of the time until the calls of an operation have returned
   int64_t wrong;
   Name algorithm;  // empty: unknown, or nothing was done
   Name protocol;

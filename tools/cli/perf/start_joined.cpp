@@ -1,51 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job that was started from outside. The ranks meet through the library only: by the
+// A process of a job that was started from outside. The ranks meet through the library only: by the
 // launcher's variables or NCCL_COMM_ID, and later all-gather and all-reduce in place of shared
 // memory.
 #include <algorithm>
 #include <cstdlib>
 #include <plexus.h>
+#include <span>
+#include <unistd.h>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "core/job/launched_rank.hpp"
-#include "tools/cli/perf/benchmark.hpp"
 #include "tools/cli/perf/start.hpp"
 
 namespace plexus::perf {
 namespace {
 
+/// `call(rank)` for each of the thread's ranks, in one group.
+template <class Call>
+Result<void> call_grouped(const char* name, const RankSet& set, Call&& call) {
+  PLEXUS_TRY(check_call("ncclGroupStart", ncclGroupStart()));
+  for (const auto& rank : set.ranks()) {
+    PLEXUS_TRY(check_call(name, call(*rank)));
+  }
+  return check_call(name, ncclGroupEnd());
+}
+
 /// Coordinates through the communicator under test, between its timed operations.
 class CommControl final : public Control {
  public:
-  CommControl(ncclComm_t comm, int nranks)
-      : comm_(comm), all_(kFoldMax * static_cast<size_t>(nranks)) {}
+  CommControl(const RankSet& set, int nranks)
+      : set_(set), nranks_(static_cast<size_t>(nranks)), all_(set.ranks().size()) {}
 
   Result<void> barrier() override {
-    float token = 0;
-    return check_call("ncclAllReduce",
-                      ncclAllReduce(&token, &token, 1, ncclFloat32, ncclSum, comm_, nullptr));
+    std::vector<float> tokens(set_.ranks().size());
+    return call_grouped("ncclAllReduce", set_, [&, at = size_t{0}](const Rank& rank) mutable {
+      float* const token = &tokens[at++];
+      return ncclAllReduce(token, token, 1, ncclFloat32, ncclSum, rank.comm(), nullptr);
+    });
   }
+
+  /// Every rank sends the values of its worker; those of a worker's first rank are used.
   Result<void> fold(std::span<double> values, Fold how) override {
-    PLEXUS_TRY(check_call("ncclAllGather", ncclAllGather(values.data(), all_.data(), values.size(),
-                                                         ncclFloat64, comm_, nullptr)));
-    const size_t nranks = all_.size() / kFoldMax;
-    for (size_t i = 0; i < values.size(); ++i) {
-      double folded = all_[i];
-      for (size_t rank = 1; rank < nranks; ++rank) {
-        const double theirs = all_[rank * values.size() + i];
-        folded = how == Fold::kMax ? std::max(folded, theirs) : folded + theirs;
+    const size_t count = values.size();
+    PLEXUS_TRY(call_grouped("ncclAllGather", set_, [&, at = size_t{0}](const Rank& rank) mutable {
+      std::vector<double>& all = all_[at++];
+      all.resize(count * nranks_);
+      return ncclAllGather(values.data(), all.data(), count, ncclFloat64, rank.comm(), nullptr);
+    }));
+    const std::vector<double>& all = all_.front();
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = all[i];
+      for (size_t rank = all_.size(); rank < nranks_; rank += all_.size()) {
+        values[i] = fold_values(values[i], all[rank * count + i], how);
       }
-      values[i] = folded;
     }
     return ok();
   }
 
  private:
-  ncclComm_t comm_;
-  std::vector<double> all_;  // [nranks][values]
+  const RankSet& set_;
+  size_t nranks_;
+  std::vector<std::vector<double>> all_;  // [rank of the thread][nranks][values]
 };
+
+/// Where all ranks are, on every thread.
+Result<std::vector<RankPlace>> gather_places(const RankSet& set,
+                                             const PerfOptions& options,
+                                             int first_rank) {
+  std::vector<std::vector<RankPlace>> places(set.ranks().size());
+  std::vector<RankPlace> mine;
+  for (const auto& rank : set.ranks()) {
+    mine.push_back(make_place(rank->rank(), getpid(), rank->rank() - first_rank));
+  }
+  PLEXUS_TRY(call_grouped("ncclAllGather", set, [&, at = size_t{0}](const Rank& rank) mutable {
+    places[at].resize(static_cast<size_t>(options.nranks));
+    RankPlace* const all = places[at].data();
+    return ncclAllGather(&mine[at++], all, sizeof(RankPlace), ncclInt8, rank.comm(), nullptr);
+  }));
+  return std::move(places.front());
+}
 
 }  // namespace
 
@@ -54,36 +89,37 @@ Result<JoinInput> find_join_input(const Joined& flags) {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread exists yet
     setenv("NCCL_COMM_ID", flags.rendezvous.c_str(), 1);
   }
-  JoinInput input{.rank = flags.rank, .nranks = flags.nranks, .id = {}, .name = {}};
+  JoinInput input{.process = flags.rank, .nprocesses = flags.nranks, .id = {}, .name = {}};
   if (flags.rank >= 0) {
     PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(&input.id)));
-    input.name = fmt::format("rank {}", input.rank);
+    input.name = fmt::format("rank {}", input.process);
     return input;
   }
-  PLEXUS_TRY(check_call("plexusGetUniqueIdFromEnvironment",
-                        plexusGetUniqueIdFromEnvironment(&input.id, &input.nranks, &input.rank)));
+  PLEXUS_TRY(
+      check_call("plexusGetUniqueIdFromEnvironment",
+                 plexusGetUniqueIdFromEnvironment(&input.id, &input.nprocesses, &input.process)));
   PLEXUS_TRY(launched, find_launched_rank(read_launch_variable));
-  input.name = fmt::format("rank {} ({})", input.rank, launched.value().job);
+  input.name = fmt::format("rank {} ({})", input.process, launched.value().job);
   return input;
 }
 
-Result<uint64_t> join_job(const PerfOptions& options, const JoinInput& input, Reporter* reporter) {
-  ncclComm_t comm = nullptr;
-  PLEXUS_TRY(
-      check_call("ncclCommInitRank", ncclCommInitRank(&comm, input.nranks, input.id, input.rank)));
-  PLEXUS_TRY(mine, Rank::create(comm, options, compute_largest_bytes(options)));
-  std::vector<std::unique_ptr<Rank>> ranks;
-  ranks.push_back(std::move(mine));
-  RankSet set(std::move(ranks));
-  CommControl control(comm, options.nranks);
-  TakeRow print;
-  if (reporter != nullptr) {
-    print = [reporter](const Row& row) {
-      reporter->add(row);
-      return Result<void>(ok());
-    };
-  }
-  return run_benchmark(options, set, control, print);
+Result<uint64_t> join_job(const PerfOptions& options,
+                          const JoinInput& input,
+                          const Hooks& hooks,
+                          bool* broken) {
+  ProcessRanks process;
+  process.first_rank = input.process * compute_workers(options).ranks_per_process();
+  process.id = input.id;
+  process.take_row = hooks.take_row;
+  process.make_control = [&options, &hooks, first_rank = process.first_rank](
+                             int thread, const RankSet& ranks) -> Result<std::unique_ptr<Control>> {
+    PLEXUS_TRY(places, gather_places(ranks, options, first_rank));
+    if (first_rank == 0 && thread == 0) {
+      hooks.begin(places);
+    }
+    return Result<std::unique_ptr<Control>>(std::make_unique<CommControl>(ranks, options.nranks));
+  };
+  return run_process(options, process, broken);
 }
 
 }  // namespace plexus::perf

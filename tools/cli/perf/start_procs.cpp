@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process per rank. The parent forks, prints the rows that rank 0 sends through a pipe, and
-// watches the ranks: if one fails or dies, it ends the job with an error that names it. Ranks die
-// with their parent.
+// Forked processes. The parent prints the rows that rank 0 sends through a pipe, and watches the
+// ranks: if one fails or dies, it ends the job with an error that names it. Ranks die with their
+// parent.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -17,7 +17,6 @@
 
 #include <fmt/core.h>
 
-#include "tools/cli/perf/benchmark.hpp"
 #include "tools/cli/perf/rank_process.hpp"
 #include "tools/cli/perf/start.hpp"
 
@@ -84,34 +83,39 @@ class RowPipe {
   int write_;
 };
 
-/// Runs a forked rank.
+/// Runs the ranks of a forked process.
 Result<uint64_t> run_child(const PerfOptions& options,
-                           int rank,
-                           SharedArea& area,
-                           const RowPipe& pipe) {
-  ncclUniqueId id{};
-  const auto id_bytes = std::as_writable_bytes(std::span(id.internal));
-  if (rank == 0) {
-    PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(&id)));
-    area.put_id(id_bytes);
+                           int child,
+                           const std::shared_ptr<SharedArea>& area,
+                           const RowPipe& pipe,
+                           bool* broken) {
+  const Workers workers = compute_workers(options);
+  ProcessRanks process;
+  process.first_rank = child * workers.ranks_per_process();
+  const auto id_bytes = std::as_writable_bytes(std::span(process.id.internal));
+  if (child == 0) {
+    PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(&process.id)));
+    area->put_id(id_bytes);
   } else {
-    PLEXUS_TRY(area.wait_id(id_bytes));
+    PLEXUS_TRY(area->wait_id(id_bytes));
   }
-  ncclComm_t comm = nullptr;
-  PLEXUS_TRY(check_call("ncclCommInitRank", ncclCommInitRank(&comm, options.nranks, id, rank)));
-  PLEXUS_TRY(mine, Rank::create(comm, options, compute_largest_bytes(options)));
-  std::vector<std::unique_ptr<Rank>> ranks;
-  ranks.push_back(std::move(mine));
-  RankSet set(std::move(ranks));
-  const auto control = area.make_control(rank);
-  const TakeRow send = [&pipe](const Row& row) { return pipe.send(row); };
-  return run_benchmark(options, set, *control, rank == 0 ? send : TakeRow());
+  const int first_worker = child * workers.threads;
+  process.make_control = [=](int thread, const RankSet& /*ranks*/) {
+    return Result<std::unique_ptr<Control>>(area->make_control(first_worker + thread));
+  };
+  process.give_up = [=](int thread, const Error& error) {
+    area->give_up(first_worker + thread, error);
+  };
+  if (child == 0) {
+    process.take_row = [&pipe](const Row& row) { return pipe.send(row); };
+  }
+  return run_process(options, process, broken);
 }
 
 class Parent {
  public:
-  Parent(const PerfOptions& options, Reporter& reporter, SharedArea& area, RowPipe& pipe)
-      : options_(options), reporter_(reporter), area_(area), pipe_(pipe) {}
+  Parent(const PerfOptions& options, const Hooks& hooks, SharedArea& area, RowPipe& pipe)
+      : options_(options), hooks_(hooks), area_(area), pipe_(pipe) {}
 
   void add(pid_t pid) { processes_.emplace_back(pid); }
   /// In a child: the other processes are its siblings, so it must not reap them.
@@ -135,22 +139,26 @@ class Parent {
     });
   }
   Error find_cause() const;
-  [[nodiscard]] int blame(int rank) const;
+  [[nodiscard]] int blame(int process) const;
+  /// The failure of one of its workers, and that worker's first rank.
+  [[nodiscard]] std::optional<SharedArea::Failure> failure_of(int process, int* rank) const;
 
   const PerfOptions& options_;
-  Reporter& reporter_;
+  const Hooks& hooks_;
   SharedArea& area_;
   RowPipe& pipe_;
   std::vector<RankProcess> processes_;
   uint64_t wrong_total_ = 0;
   bool pipe_closed_ = false;
+  Clock::time_point last_row_ = Clock::now();
 };
 
 void Parent::look() {
   constexpr auto kPoll = std::chrono::milliseconds(20);
   pipe_.receive(kPoll, &pipe_closed_, [&](const Row& row) {
     wrong_total_ += row.wrong > 0 ? static_cast<uint64_t>(row.wrong) : 0;
-    reporter_.add(row);
+    (void)hooks_.take_row(row);  // of the reporter, which keeps its own failure
+    last_row_ = Clock::now();
   });
   for (RankProcess& process : processes_) {
     process.poll();
@@ -158,13 +166,12 @@ void Parent::look() {
 }
 
 Result<uint64_t> Parent::watch() {
-  const auto start = Clock::now();
   while (!all_ended() && !any_failed()) {
     look();
     if (options_.timeout_s != 0 &&
-        Clock::now() - start > std::chrono::seconds(options_.timeout_s)) {
+        Clock::now() - last_row_ > std::chrono::seconds(options_.timeout_s)) {
       return fail(Code::kTimeout,
-                  "the job did not end within {} s (--timeout); its ranks were killed",
+                  "no row was finished within {} s (--timeout); the ranks were killed",
                   options_.timeout_s);
     }
   }
@@ -180,50 +187,73 @@ Result<uint64_t> Parent::watch() {
   return find_cause();
 }
 
-/// Larger for ranks whose failure is more likely the cause than a consequence.
-int Parent::blame(int rank) const {
-  const auto& end = processes_[static_cast<size_t>(rank)].end();
+std::optional<SharedArea::Failure> Parent::failure_of(int process, int* rank) const {
+  const Workers workers = compute_workers(options_);
+  std::optional<SharedArea::Failure> failure;
+  for (int i = 0; i < workers.threads; ++i) {
+    const int worker = process * workers.threads + i;
+    const auto theirs = area_.failure_of(worker);
+    if (theirs && (!failure || failure->code == Code::kRemoteError)) {
+      failure = theirs;
+      *rank = worker * workers.ranks_per_thread;
+    }
+  }
+  return failure;
+}
+
+/// Larger for processes whose failure is more likely the cause than a consequence.
+int Parent::blame(int process) const {
+  const auto& end = processes_[static_cast<size_t>(process)].end();
   if (!end || end->succeeded()) {
     return 0;
   }
   if (end->signal != 0) {
     return 3;
   }
-  const auto failure = area_.failure_of(rank);
+  int rank = 0;
+  const auto failure = failure_of(process, &rank);
   return failure && failure->code == Code::kRemoteError ? 1 : 2;
 }
 
 Error Parent::find_cause() const {
   int worst = 0;
-  for (int rank = 1; rank < options_.nranks; ++rank) {
-    worst = blame(rank) > blame(worst) ? rank : worst;
+  for (int process = 1; process < compute_workers(options_).processes; ++process) {
+    worst = blame(process) > blame(worst) ? process : worst;
   }
   const auto& end = processes_[static_cast<size_t>(worst)].end();
-  const auto failure = area_.failure_of(worst);
+  int rank = worst * compute_workers(options_).ranks_per_process();
+  const auto failure = failure_of(worst, &rank);
   return fail(failure ? failure->code : Code::kRemoteError,
-              "rank {} {}; the other ranks were killed", worst,
+              "rank {} {}; the other ranks were killed", rank,
               failure ? fmt::format("failed: {}", failure->message) : describe(*end));
 }
 
 }  // namespace
 
 Result<std::optional<uint64_t>> start_procs(const PerfOptions& options,
-                                            Reporter& reporter,
+                                            const Hooks& hooks,
                                             ChildResult* child) {
-  PLEXUS_TRY(area, SharedArea::create(options.nranks));
+  const Workers workers = compute_workers(options);
+  PLEXUS_TRY(made, SharedArea::create(workers.count()));
+  const auto area = std::make_shared<SharedArea>(std::move(made));  // owned by what uses it
   PLEXUS_TRY(pipe, RowPipe::create());
-  Parent parent(options, reporter, area, pipe);
+  Parent parent(options, hooks, *area, pipe);
+  std::vector<RankPlace> places;
   const pid_t parent_pid = getpid();
   std::fflush(nullptr);  // otherwise each child would print the buffered output
-  for (int rank = 0; rank < options.nranks; ++rank) {
+  for (int process = 0; process < workers.processes; ++process) {
+    const int first_rank = process * workers.ranks_per_process();
     const pid_t pid = fork();
     if (pid < 0) {
       return fail(Code::kSystemError,
                   "cannot start the process of rank {}: {}; use fewer ranks or --mode threads",
-                  rank, reason(errno));
+                  first_rank, reason(errno));
     }
     if (pid > 0) {
       parent.add(pid);
+      for (int i = 0; i < workers.ranks_per_process(); ++i) {
+        places.push_back(make_place(first_rank + i, pid, first_rank + i));
+      }
       continue;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -232,16 +262,16 @@ Result<std::optional<uint64_t>> start_procs(const PerfOptions& options,
     }
     parent.forget();
     pipe.keep_write();
-    prctl(PR_SET_NAME, fmt::format("plexus rank {}", rank).c_str());
-    bind_rank(options, rank);
-    const Result<uint64_t> result = run_child(options, rank, area, pipe);
+    prctl(PR_SET_NAME, fmt::format("plexus rank {}", first_rank).c_str());
+    const Result<uint64_t> result = run_child(options, process, area, pipe, &child->broken);
     child->succeeded = result.has_value();
     if (!result) {
-      area.give_up(rank, result.error());
+      area->give_up(process * workers.threads, result.error());
     }
     return std::optional<uint64_t>();
   }
   pipe.keep_read();
+  hooks.begin(places);
   PLEXUS_TRY(wrong_total, parent.watch());
   return std::optional(wrong_total);
 }

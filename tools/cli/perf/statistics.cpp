@@ -26,11 +26,28 @@ int fit(double total_us, double each_us, int least, int most) noexcept {
 TimeUs summarize(std::span<double> times_us) {
   std::sort(times_us.begin(), times_us.end());
   const size_t count = times_us.size();
-  const double upper = times_us[count / 2];
-  const double lower = times_us[(count - 1) / 2];
-  constexpr double kQuantile = 0.99;
-  const auto rank = static_cast<size_t>(std::ceil(kQuantile * static_cast<double>(count)));
-  return {.median = (lower + upper) / 2, .min = times_us.front(), .p99 = times_us[rank - 1]};
+  const auto least_of = [&](double part) {
+    const auto rank = static_cast<size_t>(std::ceil(part * static_cast<double>(count)));
+    return times_us[rank - 1];
+  };
+  double sum = 0;
+  double squares = 0;
+  for (const double time_us : times_us) {
+    sum += time_us;
+  }
+  const double mean = sum / static_cast<double>(count);
+  for (const double time_us : times_us) {
+    squares += (time_us - mean) * (time_us - mean);
+  }
+  constexpr double kP95 = 0.95;
+  constexpr double kP99 = 0.99;
+  return {.median = (times_us[count / 2] + times_us[(count - 1) / 2]) / 2,
+          .min = times_us.front(),
+          .p99 = least_of(kP99),
+          .p95 = least_of(kP95),
+          .max = times_us.back(),
+          .mean = mean,
+          .deviation = std::sqrt(squares / static_cast<double>(count))};
 }
 
 int compute_batch(double estimate_us) noexcept { return fit(kBatchUs, estimate_us, 1, kBatchMax); }

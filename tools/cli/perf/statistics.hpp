@@ -14,10 +14,14 @@ struct TimeUs {
   double median = 0;
   double min = 0;
   double p99 = 0;
+  double p95 = 0;
+  double max = 0;
+  double mean = 0;
+  double deviation = 0;  // standard deviation
 };
 
 /// Sorts `times_us`, which is not empty. The median of an even number is the mean of the middle
-/// two; p99 is the smallest time that 99 % of the iterations do not exceed.
+/// two; p99 is the smallest time that 99 % of the iterations do not exceed, p95 likewise.
 [[nodiscard]] TimeUs summarize(std::span<double> times_us);
 
 /// Operations per iteration, for one that takes about `estimate_us`.

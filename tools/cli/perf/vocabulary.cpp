@@ -18,6 +18,8 @@ constexpr std::array kCollectives = {
     CollectiveInfo{Collective::kGather, "gather", CountRule::kPerRank, false, true, true},
     CollectiveInfo{Collective::kScatter, "scatter", CountRule::kPerRank, false, true, true},
     CollectiveInfo{Collective::kSendRecv, "sendrecv", CountRule::kWhole, false, false, false},
+    CollectiveInfo{Collective::kAllToAllV, "alltoallv", CountRule::kPerRank, false, false, false},
+    CollectiveInfo{Collective::kHyperCube, "hypercube", CountRule::kPerRank, false, false, true},
 };
 
 constexpr std::array kTypes = {
@@ -56,6 +58,11 @@ const TypeInfo& info_of(Type type) noexcept { return kTypes[static_cast<size_t>(
 const char* name_of(Op op) noexcept { return kOps[static_cast<size_t>(op)].name; }
 
 std::optional<Collective> find_collective(std::string_view name) noexcept {
+  for (const std::string_view ending : {"_mpi", "_perf"}) {
+    if (name.ends_with(ending)) {
+      name.remove_suffix(ending.size());
+    }
+  }
   const auto* row = find_named(kCollectives, name);
   return row == kCollectives.end() ? std::nullopt : std::optional(row->collective);
 }
@@ -77,27 +84,17 @@ size_t compute_count(Collective collective, Type type, int nranks, size_t size_b
   return part_bytes / kPerRankAlignment * kPerRankAlignment / element_size_bytes;
 }
 
-size_t compute_size_bytes(Collective collective, Type type, int nranks, size_t count) noexcept {
-  return std::max(send_count(collective, nranks, count), recv_count(collective, nranks, count)) *
-         info_of(type).size_bytes;
-}
-
-size_t send_count(Collective collective, int nranks, size_t count) noexcept {
-  const bool all = collective == Collective::kReduceScatter ||
-                   collective == Collective::kAllToAll || collective == Collective::kScatter;
-  return all ? count * static_cast<size_t>(nranks) : count;
-}
-
-size_t recv_count(Collective collective, int nranks, size_t count) noexcept {
-  const bool all = collective == Collective::kAllGather || collective == Collective::kAllToAll ||
-                   collective == Collective::kGather;
-  return all ? count * static_cast<size_t>(nranks) : count;
+double alg_factor(Collective collective, int nranks) noexcept {
+  return collective == Collective::kHyperCube ? static_cast<double>(nranks - 1) / nranks : 1;
 }
 
 double bus_factor(Collective collective, int nranks) noexcept {
   const double others = static_cast<double>(nranks - 1) / nranks;
   if (collective == Collective::kAllReduce) {
     return 2 * others;
+  }
+  if (collective == Collective::kHyperCube) {
+    return 1;  // algbw has the factor
   }
   return info_of(collective).count_rule == CountRule::kPerRank ? others : 1;
 }

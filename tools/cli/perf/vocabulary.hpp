@@ -22,6 +22,8 @@ enum class Collective {
   kGather,
   kScatter,
   kSendRecv,
+  kAllToAllV,
+  kHyperCube,
 };
 
 /// How the requested size is converted to the call's count.
@@ -78,6 +80,7 @@ struct OpInfo {
 [[nodiscard]] const TypeInfo& info_of(Type type) noexcept;
 [[nodiscard]] const char* name_of(Op op) noexcept;
 
+/// `name` may end as the names of nccl-tests' programs do: all_reduce_perf, all_reduce_perf_mpi.
 [[nodiscard]] std::optional<Collective> find_collective(std::string_view name) noexcept;
 [[nodiscard]] std::optional<Type> find_type(std::string_view name) noexcept;
 [[nodiscard]] std::optional<Op> find_op(std::string_view name) noexcept;
@@ -87,14 +90,8 @@ struct OpInfo {
                                    Type type,
                                    int nranks,
                                    size_t size_bytes) noexcept;
-/// The size column: the larger side of the operation.
-[[nodiscard]] size_t compute_size_bytes(Collective collective,
-                                        Type type,
-                                        int nranks,
-                                        size_t count) noexcept;
-/// Number of elements of a rank's send and receive buffer.
-[[nodiscard]] size_t send_count(Collective collective, int nranks, size_t count) noexcept;
-[[nodiscard]] size_t recv_count(Collective collective, int nranks, size_t count) noexcept;
+/// algbw * time / size: the part of the size that is moved.
+[[nodiscard]] double alg_factor(Collective collective, int nranks) noexcept;
 /// busbw / algbw.
 [[nodiscard]] double bus_factor(Collective collective, int nranks) noexcept;
 

@@ -14,11 +14,17 @@ TEST(ParseSize, TakesBytesAndBinaryUnits) {
   EXPECT_EQ(parse_size("64k").value(), 65536U);
   EXPECT_EQ(parse_size("32M").value(), size_t{32} << 20U);
   EXPECT_EQ(parse_size("3G").value(), size_t{3} << 30U);
+  EXPECT_EQ(parse_size("1.5M").value(), size_t{3} << 19U);
+  EXPECT_EQ(parse_size("0.3K").value(), 307U);
+  EXPECT_EQ(parse_size("1e6").value(), 1000000U);
+  EXPECT_EQ(parse_size("64KB").value(), 65536U);
+  EXPECT_EQ(parse_size("2GiB").value(), size_t{2} << 30U);
 }
 
 TEST(ParseSize, RefusesEverythingElse) {
   for (const char* text :
-       {"", "K", "8KB", "-8", "1.5M", "0x10", " 8", "8 ", "99999999999G", "18446744073709551616"}) {
+       {"", "K", "B", "iB", "KB", "8B", "8KX", "8BB", "-8", "-1.5M", "nan", "inf", "1e30", "0x10",
+        " 8", "8 ", "99999999999G", "18446744073709551616"}) {
     EXPECT_FALSE(parse_size(text)) << text;
   }
 }

@@ -24,7 +24,8 @@ class Operation {
                     .rank = rank,
                     .root = info_of(collective).rooted ? 1 : -1,
                     .count = 40,
-                    .in_place = in_place};
+                    .in_place = in_place,
+                    .traffic = &traffic_};
     input_.op = Op::kSum;
     input_.seed = 7;
     input_.buffers =
@@ -52,6 +53,7 @@ class Operation {
 
  private:
   std::vector<std::byte> first_, second_;
+  Traffic traffic_ = Traffic(0.5);
   CheckInput input_{};
 };
 

@@ -50,6 +50,9 @@ TEST(SharedControl, FoldGivesAllTheSame) {
       double values[] = {double(worker), double(-worker), double(round)};
       EXPECT_TRUE(control.fold(values, Fold::kMax));
       EXPECT_THAT(values, ::testing::ElementsAre(kWorkers - 1, 0, round));
+      double least[] = {double(worker + round)};
+      EXPECT_TRUE(control.fold(least, Fold::kMin));
+      EXPECT_EQ(least[0], round);
       double sum[] = {double(worker + round)};
       EXPECT_TRUE(control.fold(sum, Fold::kSum));
       EXPECT_EQ(sum[0], 6 + kWorkers * round);

@@ -7,13 +7,42 @@ namespace plexus::perf {
 namespace {
 
 Shape make_shape(Collective collective, int rank, int root = -1) {
+  static const Traffic kTraffic(1);
   return {.collective = collective,
           .type = Type::kFloat,
           .nranks = 4,
           .rank = rank,
           .root = root,
           .count = 10,
-          .in_place = false};
+          .in_place = false,
+          .traffic = &kTraffic};
+}
+
+TEST(ComputePlaces, TheLargerSideHasABlockPerRank) {
+  const auto places = [](Collective collective) {
+    return compute_places(make_shape(collective, 0));
+  };
+  EXPECT_EQ(places(Collective::kAllGather).send_count, 10U);
+  EXPECT_EQ(places(Collective::kAllGather).recv_count, 40U);
+  EXPECT_EQ(places(Collective::kHyperCube).recv_count, 40U);
+  EXPECT_EQ(places(Collective::kScatter).send_count, 40U);
+  EXPECT_EQ(places(Collective::kScatter).recv_count, 10U);
+  EXPECT_EQ(places(Collective::kAllToAll).send_count, 40U);
+  EXPECT_EQ(places(Collective::kAllToAll).recv_count, 40U);
+  EXPECT_EQ(places(Collective::kReduceScatter).recv_count, 10U);
+  EXPECT_EQ(compute_size_bytes(make_shape(Collective::kAllGather, 0)), 160U);
+  EXPECT_EQ(compute_size_bytes(make_shape(Collective::kSendRecv, 0)), 40U);
+}
+
+/// 160 B per rank, to the ranks after it in proportion 1 : 2 : 3, each rounded down to 16 B.
+TEST(ComputeExpected, AllToAllVTakesWhatEachSendsFromWhereItIs) {
+  const auto parts = compute_expected(make_shape(Collective::kAllToAllV, 3));
+  ASSERT_EQ(parts.size(), 4U);
+  EXPECT_EQ(parts[0], (Part{Part::Kind::kStream, 0, 20, 0, 4 + 12}));
+  EXPECT_EQ(parts[1], (Part{Part::Kind::kStream, 20, 12, 1, 20 + 4}));
+  EXPECT_EQ(parts[2], (Part{Part::Kind::kStream, 32, 4, 2, 12 + 20}));
+  EXPECT_EQ(parts[3].count, 0U);
+  EXPECT_EQ(compute_size_bytes(make_shape(Collective::kAllToAllV, 3)), 144U);
 }
 
 TEST(ComputeExpected, CoversTheReceiveBufferOnceAndInOrder) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/options.hpp"
 
+#include <string_view>
+
 #include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +23,7 @@ Result<PerfOptions> parse(const std::string& line) {
   } catch (const CLI::ParseError& error) {
     return fail(Code::kInvalidArgument, "{}", error.what());
   }
-  PLEXUS_TRY(check_options(options));
+  PLEXUS_TRY(complete_options(&options));
   return options;
 }
 
@@ -34,7 +36,8 @@ TEST(PerfOptions, HasTheDocumentedDefaults) {
   const PerfOptions options = parse("all_reduce").value();
   EXPECT_EQ(options.collective, Collective::kAllReduce);
   EXPECT_EQ(options.nranks, 4);
-  EXPECT_EQ(options.mode, Mode::kProcs);
+  EXPECT_STREQ(start_name(options), "procs");
+  EXPECT_EQ(options.outputs.columns, Columns::kNcclTests);
   EXPECT_EQ(options.warmup, 5);
   EXPECT_EQ(options.check, 1);
   EXPECT_FALSE(options.started_here);
@@ -61,7 +64,7 @@ TEST(PerfOptions, TakesShortAndLongNames) {
     EXPECT_THAT(options->ops, ElementsAre(Op::kMax));
     EXPECT_THAT(options->types, ElementsAre(Type::kHalf));
     EXPECT_EQ(options->root, 2);
-    EXPECT_TRUE(options->blocking);
+    EXPECT_EQ(options->blocking, Blocking::kWaitAndBarrier);
     EXPECT_EQ(options->timeout_s, 9);
   }
 }
@@ -70,7 +73,7 @@ TEST(PerfOptions, TakesOurOwnFlags) {
   const PerfOptions options =
       parse(
           "sendrecv --ranks 3 --mode single --algo ring --proto Simple --channels 2 "
-          "--buffers registered --stream async --json - --tsv f")
+          "--buffers registered --stream async --json - --tsv f --columns plexus")
           .value();
   EXPECT_EQ(options.nranks, 3);
   EXPECT_EQ(options.mode, Mode::kSingle);
@@ -82,6 +85,113 @@ TEST(PerfOptions, TakesOurOwnFlags) {
   EXPECT_EQ(options.stream, Stream::kAsync);
   EXPECT_EQ(options.outputs.json, "-");
   EXPECT_EQ(options.outputs.tsv, "f");
+  EXPECT_EQ(options.outputs.columns, Columns::kPlexus);
+}
+
+/// Both names of each option of nccl-tests, with a value that is not the default.
+TEST(PerfOptions, TakesEveryOptionOfNcclTests) {
+  const PerfOptions a =
+      parse(
+          "all_reduce_perf -t 2 -g 3 -m 5 -N 2 -a 1 -y 0 -R 2 -u 7 -C 1 -S 1 -I 1 -K 4 -J f.json "
+          "-z 3 -p 1 -G 6 -D 1 -V 8 -x 2 -M 1")
+          .value();
+  const PerfOptions b =
+      parse(
+          "all_reduce_perf_mpi --nthreads 2 --ngpus 3 --agg_iters 5 --run_cycles 2 --average 1 "
+          "--stream_null 0 --local_register 2 --unalign 7 --report_cputime 1 --report_timestamps 1 "
+          "--per_iter_timing 1 --per_iter_skip 4 --output_file f.json --blocking 3 "
+          "--parallel_init 1 --cudagraph 6 --device_implementation 1 --device_cta_count 8 "
+          "--cta_policy 2 --memory 1")
+          .value();
+  for (const PerfOptions* options : {&a, &b}) {
+    EXPECT_EQ(options->collective, Collective::kAllReduce);
+    EXPECT_EQ(options->nranks, 6);
+    EXPECT_EQ(compute_workers(*options).threads, 2);
+    EXPECT_EQ(compute_workers(*options).ranks_per_thread, 3);
+    EXPECT_EQ(options->aggregate, 5);
+    EXPECT_EQ(options->cycles, 2);
+    EXPECT_EQ(options->average, Average::kMean);
+    EXPECT_EQ(options->stream, Stream::kAsync);
+    EXPECT_EQ(options->buffers, Buffers::kWindow);
+    EXPECT_EQ(options->unalign, 7);
+    EXPECT_TRUE(options->outputs.cpu_time && options->outputs.timestamps &&
+                options->outputs.per_iteration);
+    EXPECT_EQ(options->skipped, 4);
+    EXPECT_EQ(options->outputs.nccl_tests_json, "f.json");
+    EXPECT_EQ(options->blocking, Blocking::kIteration);
+    EXPECT_THAT(
+        options->notes,
+        ElementsAre(HasSubstr("--parallel_init 1"), HasSubstr("--cudagraph 6"),
+                    HasSubstr("--device_implementation 1"), HasSubstr("--device_cta_count 8"),
+                    HasSubstr("--cta_policy 2"), HasSubstr("--memory 1")));
+  }
+}
+
+TEST(PerfOptions, SaysNothingOfWhatIsTurnedOff) {
+  const PerfOptions options = parse("all_reduce -p 0 -G 0 -D 0 -M 0 -f 1 -i 0 -b 8 -e 8").value();
+  EXPECT_THAT(options.notes, ElementsAre());
+  EXPECT_THAT(compute_sizes(options.sizes), ElementsAre(8));
+}
+
+TEST(PerfOptions, AnOutputFileThatIsNotJsonIsNamed) {
+  const PerfOptions options = parse("all_reduce -J x.txt").value();
+  EXPECT_EQ(options.outputs.nccl_tests_json, "");
+  EXPECT_THAT(options.notes, ElementsAre(HasSubstr("x.txt is ignored")));
+}
+
+TEST(ComputeWorkers, ProcessesThreadsAndRanksOfAThread) {
+  const auto workers = [](const std::string& line) {
+    const Workers found = compute_workers(parse(line).value());
+    return std::vector{found.processes, found.threads, found.ranks_per_thread};
+  };
+  const auto started = [](const std::string& line) {
+    return std::string(start_name(parse(line).value()));
+  };
+  EXPECT_THAT(workers("all_reduce"), ElementsAre(4, 1, 1));
+  EXPECT_THAT(workers("all_reduce -g 1"), ElementsAre(1, 1, 1));
+  EXPECT_THAT(workers("all_reduce --ranks 2 -g 1 -t 1"), ElementsAre(2, 1, 1));
+  EXPECT_THAT(workers("all_reduce -g 3"), ElementsAre(1, 1, 3));
+  EXPECT_THAT(workers("all_reduce -t 3"), ElementsAre(1, 3, 1));
+  EXPECT_THAT(workers("all_reduce --ranks 12 -t 2 -g 3"), ElementsAre(2, 2, 3));
+  EXPECT_THAT(workers("all_reduce --ranks 5 --mode threads"), ElementsAre(1, 5, 1));
+  EXPECT_THAT(workers("all_reduce --ranks 5 --mode single"), ElementsAre(1, 1, 5));
+  EXPECT_EQ(started("all_reduce -g 3"), "single");
+  EXPECT_EQ(started("all_reduce -t 3"), "threads");
+  EXPECT_EQ(started("all_reduce -t 3 -g 2"), "mixed");
+  EXPECT_EQ(started("all_reduce --ranks 4 -g 2"), "mixed");
+  EXPECT_EQ(started("all_reduce --ranks 1 --mode threads"), "threads");
+  EXPECT_TRUE(forks(parse("all_reduce --ranks 4 -g 2").value()));
+  EXPECT_FALSE(forks(parse("all_reduce -t 2").value()));
+  EXPECT_THAT(refusal("all_reduce --ranks 5 -g 2"), HasSubstr("multiple of the 2 ranks"));
+  EXPECT_THAT(refusal("all_reduce --mode single -g 2"), HasSubstr("--mode single"));
+}
+
+const char* no_variable(const char* /*name*/) { return nullptr; }
+const char* slow_variable(const char* name) {
+  return std::string_view(name) == "NCCL_TESTS_MIN_BW" ? "12.5" : nullptr;
+}
+const char* split_variable(const char* name) {
+  return std::string_view(name) == "NCCL_TESTS_SPLIT" ? "MOD 2" : nullptr;
+}
+const char* spread_variable(const char* name) {
+  return std::string_view(name) == "NCCL_TESTS_ALLTOALLV_SPREAD" ? "1.5" : nullptr;
+}
+
+TEST(NcclTestsVariables, AreTakenOrRefusedByName) {
+  PerfOptions options = parse("alltoallv").value();
+  ASSERT_TRUE(take_nccl_tests_variables(&options, no_variable));
+  EXPECT_FALSE(options.busbw_wanted);
+  ASSERT_TRUE(take_nccl_tests_variables(&options, slow_variable));
+  EXPECT_EQ(options.busbw_wanted, 12.5);
+  EXPECT_THAT(take_nccl_tests_variables(&options, split_variable).error().message(),
+              HasSubstr("NCCL_TESTS_SPLIT: "));
+  EXPECT_THAT(take_nccl_tests_variables(&options, spread_variable).error().message(),
+              HasSubstr("NCCL_TESTS_ALLTOALLV_SPREAD: expects a number from 0 to 1"));
+}
+
+TEST(PerfOptions, HypercubeNeedsAPowerOfTwo) {
+  EXPECT_EQ(refusal("hypercube --ranks 8"), "taken");
+  EXPECT_THAT(refusal("hypercube --ranks 6"), HasSubstr("1, 2, 4, 8, ... ranks, not 6"));
 }
 
 TEST(PerfOptions, JoinsAJobStartedElsewhere) {
@@ -96,13 +206,13 @@ TEST(PerfOptions, JoinsAJobStartedElsewhere) {
 TEST(PerfOptions, RefusesInOneSentenceThatNamesTheFlag) {
   EXPECT_THAT(refusal("nothing"), HasSubstr("COLL: expects all_reduce, broadcast"));
   EXPECT_THAT(refusal("all_reduce -b x"), HasSubstr("--minbytes: expects a size"));
-  EXPECT_THAT(refusal("all_reduce -f 1"),
-              HasSubstr("--stepfactor: expects a number greater than 1"));
-  EXPECT_THAT(refusal("all_reduce -i 0"), HasSubstr("--stepbytes: expects a size greater than 0"));
+  EXPECT_THAT(refusal("all_reduce -f -1"), HasSubstr("--stepfactor: expects a number from 0"));
+  EXPECT_THAT(refusal("all_reduce -b 1 -e 2 -i 0"),
+              HasSubstr("--stepbytes expects a size greater than 0"));
   EXPECT_THAT(refusal("all_reduce -o xor"),
               HasSubstr("--op: expects sum, prod, max, min, avg, mulsum or all"));
   EXPECT_THAT(refusal("all_reduce -d int128"), HasSubstr("--datatype: expects int8"));
-  EXPECT_THAT(refusal("all_reduce -z 3"), HasSubstr("--blocking: expects 0, 1"));
+  EXPECT_THAT(refusal("all_reduce -z 4"), HasSubstr("--blocking: expects 0, 1, 2, 3"));
   EXPECT_THAT(refusal("all_reduce --mode fork"),
               HasSubstr("--mode: expects procs, threads or single"));
   EXPECT_THAT(refusal("all_reduce --bind two"),
@@ -147,7 +257,10 @@ TEST(ComputeVariants, AllMeansEveryCombinationThatTheCollectiveHas) {
 
 TEST(CountRows, CountsBothPlacesWhereThereAreTwo) {
   EXPECT_EQ(count_rows(parse("all_reduce -b 8 -e 64 -f 2").value()), 8U);
-  EXPECT_EQ(count_rows(parse("alltoall -b 8 -e 64 -f 2").value()), 4U);
+  EXPECT_EQ(count_rows(parse("alltoall -b 8 -e 64 -f 2").value()), 8U);
+  EXPECT_EQ(count_rows(parse("alltoall -b 8 -e 64 -f 2 --columns plexus").value()), 4U);
+  EXPECT_EQ(count_rows(parse("alltoall -b 8 -e 64 -f 2 --json -").value()), 4U);
+  EXPECT_EQ(count_rows(parse("all_reduce -b 8 -e 64 -f 2 -N 3").value()), 24U);
 }
 
 }  // namespace

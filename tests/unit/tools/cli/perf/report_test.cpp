@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <unistd.h>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,11 +15,10 @@ namespace plexus::perf {
 namespace {
 
 JobFacts make_facts() {
-  return {.version = "0.1.0",
-          .collective = Collective::kAllReduce,
-          .nranks = 4,
-          .mode = "procs",
-          .parameters = "p"};
+  JobFacts facts = {
+      .version = "0.1.0", .nccl_version = 23007, .options = {}, .mode = "procs", .printer = ""};
+  facts.options.nranks = 4;
+  return facts;
 }
 
 Row make_row(bool in_place) {
@@ -80,7 +80,7 @@ TEST(FormatJson, CountsWrongAndShowsUncheckedAsNull) {
 
 TEST(FormatJson, MovingCollectivesHaveNoOperation) {
   JobFacts facts = make_facts();
-  facts.collective = Collective::kBroadcast;
+  facts.options.collective = Collective::kBroadcast;
   EXPECT_EQ(nlohmann::json::parse(format_json(facts, {make_row(false)}))["rows"][0]["redop"],
             "none");
 }
@@ -115,12 +115,18 @@ TEST(MakeName, CutsWhatIsTooLong) {
   EXPECT_STREQ(make_name(nullptr).data(), "");
 }
 
+Result<Reporter> make_reporter(Columns columns, const std::string& json, const std::string& tsv) {
+  JobFacts facts = make_facts();
+  facts.options.outputs = {.columns = columns, .json = json, .tsv = tsv, .nccl_tests_json = {}};
+  return Reporter::create(std::move(facts), 2);
+}
+
 TEST(Reporter, RefusesTwoFormatsOnStdout) {
-  EXPECT_FALSE(Reporter::create(make_facts(), {.json = "-", .tsv = "-"}, 1));
+  EXPECT_FALSE(make_reporter(Columns::kPlexus, "-", "-"));
 }
 
 TEST(Reporter, NamesTheFlagOfAFileThatCannotBeWritten) {
-  const auto reporter = Reporter::create(make_facts(), {.json = "/nonexistent/x", .tsv = ""}, 1);
+  const auto reporter = make_reporter(Columns::kPlexus, "/nonexistent/x", "");
   ASSERT_FALSE(reporter);
   EXPECT_THAT(reporter.error().message(),
               ::testing::AllOf(::testing::StartsWith("--json: cannot write"),
@@ -131,14 +137,12 @@ TEST(Reporter, WritesFilesAndATable) {
   const auto folder =
       std::filesystem::path(::testing::TempDir()) / ("report_test." + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
-  auto reporter =
-      Reporter::create(make_facts(), {.json = folder / "r.json", .tsv = folder / "r.tsv"}, 2)
-          .value();
+  auto reporter = make_reporter(Columns::kPlexus, folder / "r.json", folder / "r.tsv").value();
   ::testing::internal::CaptureStdout();
-  reporter.begin();
+  reporter.begin({});
   reporter.add(make_row(false));
   reporter.add(make_row(true));
-  EXPECT_EQ(reporter.finish().value(), 0U);
+  EXPECT_TRUE(reporter.finish().value());
   const std::string table = ::testing::internal::GetCapturedStdout();
   EXPECT_THAT(
       table, ::testing::AllOf(::testing::HasSubstr("out-of-place"), ::testing::HasSubstr("1000000"),
@@ -150,9 +154,9 @@ TEST(Reporter, WritesFilesAndATable) {
 }
 
 TEST(Reporter, JsonOnStdoutIsAllOfStdout) {
-  auto reporter = Reporter::create(make_facts(), {.json = "-", .tsv = ""}, 1).value();
+  auto reporter = make_reporter(Columns::kNcclTests, "-", "").value();
   ::testing::internal::CaptureStdout();
-  reporter.begin();
+  reporter.begin({});
   reporter.add(make_row(false));
   ASSERT_TRUE(reporter.finish());
   EXPECT_EQ(nlohmann::json::parse(::testing::internal::GetCapturedStdout())["rows"].size(), 1U);

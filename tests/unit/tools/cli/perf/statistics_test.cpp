@@ -15,6 +15,14 @@ TEST(Summarize, MedianOfOddAndEvenNumbers) {
   EXPECT_EQ(summarize(even).median, 2.5);
 }
 
+TEST(Summarize, MeanAndStandardDeviation) {
+  std::vector<double> times = {2, 4, 4, 4, 5, 5, 7, 9};
+  const TimeUs time = summarize(times);
+  EXPECT_DOUBLE_EQ(time.mean, 5);
+  EXPECT_DOUBLE_EQ(time.deviation, 2);
+  EXPECT_EQ(time.max, 9);
+}
+
 TEST(Summarize, OneTimeIsAllThree) {
   std::vector<double> one = {7};
   const TimeUs time = summarize(one);
@@ -31,6 +39,7 @@ TEST(Summarize, P99LeavesOutOneInAHundred) {
   const TimeUs time = summarize(times);
   EXPECT_EQ(time.min, 1);
   EXPECT_EQ(time.p99, 99);
+  EXPECT_EQ(time.p95, 95);
   EXPECT_EQ(time.median, 50.5);
 }
 

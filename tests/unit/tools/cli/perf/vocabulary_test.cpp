@@ -19,9 +19,11 @@ TEST(Tables, AreIndexedByTheirOwnNumbers) {
     EXPECT_STREQ(name_of(row.op), row.name);
     EXPECT_EQ(find_op(row.name), row.op);
   }
-  EXPECT_EQ(collectives().size(), 9U);
+  EXPECT_EQ(collectives().size(), 11U);
   EXPECT_EQ(types().size(), 12U);
   EXPECT_FALSE(find_collective("allreduce"));
+  EXPECT_EQ(find_collective("all_gather_perf"), Collective::kAllGather);
+  EXPECT_EQ(find_collective("sendrecv_perf_mpi"), Collective::kSendRecv);
 }
 
 TEST(ComputeCount, WholeSizeInElements) {
@@ -34,17 +36,6 @@ TEST(ComputeCount, PartsAreRoundedDownTo16Bytes) {
   EXPECT_EQ(compute_count(Collective::kAllGather, Type::kFloat, 4, 1024), 64U);
   EXPECT_EQ(compute_count(Collective::kAllGather, Type::kFloat, 3, 1024), 84U);  // 341 B -> 336 B
   EXPECT_EQ(compute_count(Collective::kReduceScatter, Type::kFloat, 4, 32), 0U);
-  EXPECT_EQ(compute_size_bytes(Collective::kAllGather, Type::kFloat, 3, 84), 1008U);
-}
-
-TEST(Counts, TheLargerSideHasABlockPerRank) {
-  EXPECT_EQ(send_count(Collective::kAllGather, 4, 10), 10U);
-  EXPECT_EQ(recv_count(Collective::kAllGather, 4, 10), 40U);
-  EXPECT_EQ(send_count(Collective::kScatter, 4, 10), 40U);
-  EXPECT_EQ(recv_count(Collective::kScatter, 4, 10), 10U);
-  EXPECT_EQ(send_count(Collective::kAllToAll, 4, 10), 40U);
-  EXPECT_EQ(recv_count(Collective::kAllToAll, 4, 10), 40U);
-  EXPECT_EQ(recv_count(Collective::kReduceScatter, 4, 10), 10U);
 }
 
 TEST(BusFactor, IsNcclTests) {
@@ -57,6 +48,10 @@ TEST(BusFactor, IsNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kReduce, 4), 1);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kSendRecv, 4), 1);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllReduce, 1), 0);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllToAllV, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kHyperCube, 4), 1);
+  EXPECT_DOUBLE_EQ(alg_factor(Collective::kHyperCube, 4), 0.75);
+  EXPECT_DOUBLE_EQ(alg_factor(Collective::kAllGather, 4), 1);
 }
 
 }  // namespace
