@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What find_package(Plexus) and pkg-config need. Libraries, plugins and programs install themselves where they are
+# What find_package(Plexus), find_package(NCCL) and pkg-config need. Libraries, plugins and programs install themselves where they are
 # made. Every installed file has one component, which is a Debian package in cmake/Package.cmake:
 #   runtime      libraries that programs are linked with
 #   development  headers, names to link with, CMake's and pkg-config's files, the template of a plugin
@@ -21,6 +21,12 @@ function(plexus_install_package)
     COMPATIBILITY SameMinorVersion)
   install(FILES "${PROJECT_BINARY_DIR}/PlexusConfig.cmake" "${PROJECT_BINARY_DIR}/PlexusConfigVersion.cmake"
     DESTINATION "${folder}" COMPONENT development)
+  # The version that NCCL's callers know: that of the interface.
+  set(nccl_folder "${CMAKE_INSTALL_LIBDIR}/cmake/NCCL")
+  write_basic_package_version_file("${PROJECT_BINARY_DIR}/NCCLConfigVersion.cmake" VERSION "${PLEXUS_NCCL_VERSION}"
+    COMPATIBILITY AnyNewerVersion)
+  install(FILES cmake/NCCLConfig.cmake "${PROJECT_BINARY_DIR}/NCCLConfigVersion.cmake"
+    DESTINATION "${nccl_folder}" COMPONENT development)
   install(EXPORT PlexusTargets NAMESPACE Plexus:: DESTINATION "${folder}" COMPONENT development)
 
   # Relative to its own folder, so that an installed tree can be moved; Debian's lies still.
@@ -28,9 +34,13 @@ function(plexus_install_package)
   file(RELATIVE_PATH up "/${pc_folder}" "/")
   string(REGEX REPLACE "/$" "" up "${up}")
   set(PLEXUS_PC_PREFIX "\${pcfiledir}/${up}")
+  set(PLEXUS_PC_RUN_PATH "-Wl,-rpath,\${libdir} ") # the dynamic loader does not know a prefix of the user's
   if(PLEXUS_PACKAGE)
     set(PLEXUS_PC_PREFIX "${CMAKE_INSTALL_PREFIX}")
+    set(PLEXUS_PC_RUN_PATH "")
   endif()
-  configure_file(cmake/plexus.pc.in "${PROJECT_BINARY_DIR}/plexus.pc" @ONLY)
-  install(FILES "${PROJECT_BINARY_DIR}/plexus.pc" DESTINATION "${pc_folder}" COMPONENT development)
+  foreach(name IN ITEMS plexus nccl)
+    configure_file(cmake/${name}.pc.in "${PROJECT_BINARY_DIR}/${name}.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION "${pc_folder}" COMPONENT development)
+  endforeach()
 endfunction()

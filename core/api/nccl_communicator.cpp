@@ -8,6 +8,7 @@
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 #include "core/base/config.hpp"
+#include "core/base/file.hpp"
 #include "core/base/log.hpp"
 #include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/after_fork.hpp"
@@ -45,7 +46,7 @@ Result<std::vector<UniqueId>> read_ids(std::span<const ncclUniqueId> raw) {
 }
 
 /// As NCCL: rank 0 says it once, alone at the levels VERSION and WARN, else among the lines of
-/// INFO.
+/// INFO. The file tells which of several libraries of that name the process has.
 void tell_version(int rank) {
   static std::atomic<bool> is_told{false};
   if (rank != 0 || is_told.exchange(true, std::memory_order_relaxed)) {
@@ -54,8 +55,8 @@ void tell_version(int rank) {
   const auto level =
       log_enabled(LogLevel::kInfo, Subsystem::kInit) ? LogLevel::kInfo : LogLevel::kVersion;
   log(level, Subsystem::kInit, __FILE__, __LINE__,
-      fmt::format("NCCL version {}.{}.{} (Plexus {})", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
-                  PLEXUS_VERSION));
+      fmt::format("NCCL version {}.{}.{} (Plexus {}, {})", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
+                  PLEXUS_VERSION, find_own_file().string()));
 }
 
 Result<void> init(ncclComm_t* comm,

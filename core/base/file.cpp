@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/file.hpp"
 
+#include <dlfcn.h>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 namespace plexus {
 
@@ -20,6 +22,17 @@ Result<std::string> read_file(const std::string& path, size_t bytes_max) {
     return fail(Code::kInvalidArgument, "cannot read the file '{}'", path);
   }
   return text;
+}
+
+std::filesystem::path find_own_file() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&find_own_file), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return {};
+  }
+  std::error_code error;
+  std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  return error ? std::filesystem::path() : file;
 }
 
 }  // namespace plexus

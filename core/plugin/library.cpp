@@ -15,6 +15,7 @@
 
 #include <boost/dll/shared_library.hpp>
 
+#include "core/base/file.hpp"
 #include "core/base/immortal.hpp"
 #include "core/base/stdio_held.hpp"
 
@@ -61,16 +62,6 @@ Result<void> check_segments(std::ifstream& file, const Elf64_Ehdr& header, uint6
     }
   }
   return ok();
-}
-
-fs::path folder_of_address(const void* address) {
-  Dl_info info{};
-  if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
-    return {};
-  }
-  std::error_code ignored;
-  const fs::path file = fs::canonical(info.dli_fname, ignored);
-  return ignored ? fs::path{} : file.parent_path();
 }
 
 }  // namespace
@@ -164,8 +155,6 @@ std::optional<Library::Object> Library::find_object(const char* name) const noex
   return object;
 }
 
-fs::path find_own_folder() {
-  return folder_of_address(reinterpret_cast<const void*>(&find_own_folder));
-}
+fs::path find_own_folder() { return find_own_file().parent_path(); }
 
 }  // namespace plexus

@@ -54,7 +54,7 @@ def check_programs(system, readme):
     say("README's first program by pkg-config")
     printed = system.run("cd /srv/first && cc first.c $(pkg-config --cflags --libs plexus) -o by-pkg-config && ./by-pkg-config")
     expect(printed == SUMS, f"the program by pkg-config printed:\n{printed}")
-    system.run("cd /srv/first && cc first.c -lnccl -o by-name && ./by-name")
+    system.run("cd /srv/first && cc first.c $(pkg-config --cflags --libs nccl) -o by-name && ./by-name")
     say("README's first program by CMake")
     configured = system.run("cd /srv/first && cmake -B build && cmake --build build")
     expect("command: /usr/bin/plexus" in configured, f"find_package did not give the command:\n{configured}")

@@ -145,7 +145,7 @@ class NcclTests(job.Test):
             ended = self.table("alltoallv", "--ranks", 4, exit_code=2, **matrix)
             self.assertIn("a matrix of 3 ranks, there are 4", ended.stderr)
         ended = self.table("alltoallv", "--ranks", 2, exit_code=2, **matrix)
-        self.assertIn("is no readable file", ended.stderr)
+        self.assertIn("NCCL_TESTS_ALLTOALLV_MATRIX_FILE: cannot read the file", ended.stderr)
 
     def test_a_bandwidth_that_is_wanted_decides(self):
         ended = self.table("all_reduce", *SMALL, "--ranks", 2, exit_code=1, NCCL_TESTS_MIN_BW="1e6")

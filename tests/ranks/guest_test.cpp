@@ -258,6 +258,9 @@ TEST(Guest, SaysItsVersionAsNcclDoes) {
     const std::string shown = testing::internal::GetCapturedStdout();
     EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), lines) << shown;
     EXPECT_EQ(shown.starts_with("NCCL version 2."), lines == 1) << shown;
+    const bool names_library =
+        shown.find(", /") != std::string::npos && shown.ends_with("/libplexus.so.0)\n");
+    EXPECT_EQ(names_library, lines == 1) << shown;
   }
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What nccl-tests' command lines and variables have and `plexus perf` would not need.
 #include <filesystem>
-#include <fstream>
 #include <limits>
-#include <system_error>
+#include <string>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "core/base/file.hpp"
 #include "tools/cli/flags.hpp"
 #include "tools/cli/perf/options.hpp"
 
@@ -81,16 +81,11 @@ Result<double> parse_variable(const char* name, const char* text, double most) {
 constexpr const char* kMatrixVariable = "NCCL_TESTS_ALLTOALLV_MATRIX_FILE";
 
 Result<Traffic> read_matrix(const std::string& path, double scale) {
-  std::error_code error;
-  const uintmax_t size_bytes = std::filesystem::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file || size_bytes > Traffic::kTextBytesMax) {
-    return fail(Code::kInvalidArgument, "{}: '{}' is no readable file of up to {} MiB",
-                kMatrixVariable, path, Traffic::kTextBytesMax >> 20U);
+  Result<std::string> text = read_file(path, Traffic::kTextBytesMax);
+  if (!text) {
+    return std::move(text.error()).with_context(kMatrixVariable);
   }
-  std::string text(size_bytes, ' ');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  Result<Traffic> traffic = Traffic::parse(text, scale);
+  Result<Traffic> traffic = Traffic::parse(text.value(), scale);
   if (!traffic) {
     return std::move(traffic.error()).with_context(fmt::format("{}: {}", kMatrixVariable, path));
   }
