@@ -37,7 +37,7 @@ def check_no_run_path(system):
 
 def check_command(system):
     say(system.run("plexus --version").strip())
-    table = system.run("plexus perf all_reduce --ranks 4 -b 8 -e 1M -f 8 -c 1")
+    table = system.run("plexus perf all_reduce --ranks 4 -b 8 -e 2M -f 8 -c 1")
     expect(re.search(r"# Out of bounds values : 0 OK", table), f"plexus perf found wrong results:\n{table}")
     listed = system.run("plexus plugin list")
     expect("net-socket" in listed, f"plexus plugin list does not know net-socket:\n{listed}")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `plexus` command: finds the subcommand, parses its flags, runs it.
+#include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
@@ -58,7 +59,8 @@ int report_error(const Error& error, int exit_code) {
 }  // namespace plexus
 
 int main(int argc, char** argv) {
-  plexus::raise_descriptor_limit();  // ranks, and their connections, need many
+  plexus::raise_descriptor_limit();          // ranks, and their connections, need many
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // in a pipe, too, a line is seen when it is printed
   try {
     return plexus::run(argc, argv);
   } catch (const std::exception& error) {  // from the standard library, usually std::bad_alloc
