@@ -26,6 +26,13 @@ namespace plexus {
   return result;
 }
 
+/// "1 rank", "2 ranks": a count and the word for one, which takes an s.
+[[nodiscard]] inline std::string counted(size_t count, std::string_view one) {
+  std::string result = std::to_string(count) + " ";
+  result += one;
+  return count == 1 ? result : result + "s";
+}
+
 /// The non-empty parts of a list.
 [[nodiscard]] inline std::vector<std::string_view> split_list(std::string_view text,
                                                               char separator) {

@@ -2,11 +2,13 @@
 #include "core/bootstrap/agent_host.hpp"
 
 #include <new>
+#include <unistd.h>
 #include <utility>
 
 #include "core/base/memory.hpp"
 #include "core/base/thread.hpp"
 #include "core/bootstrap/family.hpp"
+#include "core/os/host.hpp"
 
 namespace plexus {
 namespace {
@@ -106,7 +108,10 @@ void AgentHost::take_all_later() {
 // ---- LocalAgentHost ----
 
 LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(world, kLocalProcess) {
-  ProcessEntry self{.process = kLocalProcess, .host = "this process", .ranks = all_ranks(nranks)};
+  ProcessEntry self{.process = kLocalProcess,
+                    .pid = static_cast<int32_t>(getpid()),
+                    .host = host_identity("").name,
+                    .ranks = all_ranks(nranks)};
   // Cannot fail: one process with all ranks.
   (void)agent_.open(
       std::make_shared<const FamilyMap>(ProcessTable::make({std::move(self)}).value()));

@@ -6,6 +6,7 @@
 
 #include "core/base/log.hpp"
 #include "core/base/memory.hpp"
+#include "core/base/text.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/asymmetric_fence.hpp"
 #include "core/setup/tuner_facts.hpp"
@@ -141,9 +142,13 @@ Result<bool> Communicator::change_links() {
   describe_xdc_links(*setup_.topology, *shares, setup_.tuner_facts);
   const uint64_t now = setup_.tuner_facts.links[PLEXUS_LINK_XDC].bandwidth_mbit_per_s;
   PLEXUS_INFO(kTuning,
-              "comm {:#x} rank {}: from collective {} on, {} links between datacenters are counted "
-              "as partly lost, and the slowest as {} Mbit/s (before: {})",
-              setup_.group, setup_.rank, call, shares->size(), now, before);
+              "comm {:#x} rank {}: from collective {} on, {}; the slowest counts as {} Mbit/s "
+              "(before: {})",
+              setup_.group, setup_.rank, call,
+              shares->empty()
+                  ? "no link between datacenters is counted as partly lost any more"
+                  : counted(shares->size(), "link") + " between datacenters counted as partly lost",
+              now, before);
   if (tuner_ != nullptr && now != before) {
     tuner_->change_links(setup_.tuner_facts);
   }

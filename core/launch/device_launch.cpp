@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/text.hpp"
 #include "core/engine/list_waits.hpp"
 #include "core/launch/call_runner.hpp"
 
@@ -101,10 +102,10 @@ class Launch {
     const size_t least = fixed + (total_.turns > 0 ? 1 : 0);
     if (least > mine.device_blocks) {
       return fail(Code::kInvalidUsage,
-                  "cuda:{} holds {} blocks of the kernel at once and the {} ranks of this group "
-                  "need {}: set NCCL_MAX_CTAS to a lower number of channels, or use fewer ranks "
+                  "cuda:{} holds {} blocks of the kernel at once and {} of this group would "
+                  "take {}: set NCCL_MAX_CTAS to a lower number of channels, or use fewer ranks "
                   "per device",
-                  device_, mine.device_blocks, calls_.size(), least);
+                  device_, mine.device_blocks, counted(calls_.size(), "rank"), least);
     }
     const size_t on_device = sharers_of(infos, mine);
     const size_t share = mine.device_blocks * std::min(calls_.size(), on_device) / on_device;

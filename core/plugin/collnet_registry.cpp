@@ -6,6 +6,8 @@
 #include <system_error>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "core/plugin/library_search.hpp"
 #include "core/plugin/nccl_collnet/adapter.hpp"
 #include "core/plugin/registry.hpp"
@@ -57,11 +59,9 @@ Result<Loaded> load_named(const CollnetPluginOptions& options) {
   PLEXUS_TRY(library, find_any(options, names));
   if (!library.has_value()) {
     return fail(Code::kInvalidUsage,
-                "collnet plugin {} was not found: looked for libplexus-collnet-{}.so and "
-                "libnccl-net-{}.so beside libplexus.so, in the folder plexus there, in "
-                "PLEXUS_PLUGIN_PATH and where the "
-                "dynamic loader looks",
-                name, name, name);
+                "collnet plugin {} was not found: looked for {} beside libplexus.so, in the folder "
+                "plexus there, in PLEXUS_PLUGIN_PATH and where the dynamic loader looks",
+                name, fmt::join(names, ", "));
   }
   auto loaded = load_shared(options, *library);
   if (loaded.has_error()) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "core/base/config.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/guarded.hpp"
@@ -97,11 +99,11 @@ Result<std::optional<Library>> find_tuner(const TunerOptions& options) {
                            : std::move(own);
   }
   return fail(Code::kInvalidUsage,
-              "tuner plugin {} was not found: looked for libplexus-{}.so and libnccl-tuner-{}.so "
+              "tuner plugin {} was not found: looked for {} "
               "beside libplexus.so, in the folder plexus there, in PLEXUS_PLUGIN_PATH and where "
               "the dynamic loader looks, and "
               "for a tuner in the libraries of NCCL_NET_PLUGIN",
-              options.plugin, options.plugin, options.plugin);
+              options.plugin, fmt::join(tuner_file_names(options.plugin), ", "));
 }
 
 Result<const plexus_plugin_t*> query(const Library& library) {

@@ -10,6 +10,7 @@
 
 #include "core/base/bytes.hpp"
 #include "core/base/log.hpp"
+#include "core/base/text.hpp"
 #include "core/os/process_memory.hpp"
 #include "core/setup/sharing.hpp"
 #include "core/setup/tuner_facts.hpp"
@@ -155,9 +156,10 @@ void isolate(const std::vector<int>& isolated,
   }
   if (setup.rank == 0) {
     PLEXUS_WARN(
-        "comm {:#x}: {} of {} ranks use the network instead of shared memory with others of their "
+        "comm {:#x}: {} of {} use the network instead of shared memory with others of their "
         "host: {}",
-        setup.group, isolated.size(), infos.size(), describe_isolation(reports, infos));
+        setup.group, isolated.size(), counted(infos.size(), "rank"),
+        describe_isolation(reports, infos));
   }
   setup.infos = std::make_shared<const std::vector<PeerInfo>>(std::move(infos));
 }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <map>
 
+#include "core/base/text.hpp"
 #include "kernels/algorithms/binary_tree.hpp"
 
 namespace plexus {
@@ -373,9 +374,9 @@ Result<void> check_datacenters(std::span<const ClusterNode> nodes, const Datacen
         std::count(datacenters.visits.begin(), datacenters.visits.end(), datacenter));
     if (!datacenters.visits.empty() && (visits == 0 || visits > members)) {
       return fail(Code::kInvalidUsage,
-                  "a ring has to pass through datacenter {} {} times, but it has {} ranks: connect "
+                  "a ring has to pass through datacenter {} {} times, but it has {}: connect "
                   "its neighbours by a link, or place more ranks there",
-                  datacenter, visits, members);
+                  datacenter, visits, counted(members, "rank"));
     }
   }
   return ok();

@@ -455,7 +455,8 @@ VerifyResult verify(const VerifyInput& input) {
   if (const int last = (nranks - 1) % input.ranks_per_node + 1;
       input.heads < 1 || input.heads > last) {
     VerifyResult result;
-    result.reason = fmt::format("{} heads on a host of {} ranks", input.heads, last);
+    result.reason =
+        fmt::format("{} heads on a host of {} rank{}", input.heads, last, last == 1 ? "" : "s");
     return result;
   }
   const bool is_pair = is_point_to_point(input.algorithm->collective);

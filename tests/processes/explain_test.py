@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`plexus explain` says what a communicator then really does."""
 import json
+import os
 import pathlib
 import tempfile
 
@@ -13,6 +14,21 @@ class Explain(job.Test):
         ended = self.start([job.PLEXUS, "explain", *arguments, "--json", "-"], **environment).end(120)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         return json.loads(ended.stdout)
+
+    def test_a_tuner_whose_numbers_are_no_times(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            file.write("all_reduce,0,1000000,2,8,doubling,1\n")
+            file.flush()
+            explained = self.explain("all_reduce", "64K", "--ranks", "3", CSV_TUNER_FILE=file.name,
+                                     PLEXUS_PLUGIN_PATH=os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin"),
+                                     NCCL_TUNER_PLUGIN="csv")
+        self.assertEqual((explained["chosen"]["algorithm"], explained["chosen"]["predicted_us"]), ("doubling", 0))
+        self.assertEqual({row["reason"] for row in explained["candidates"] if row["status"] == "slower"},
+                         {"the tuner prefers another algorithm"})
+
+    def test_a_tuner_that_is_not_there_is_looked_for_under_all_its_names(self):
+        ended = self.start([job.PLEXUS, "explain", "all_reduce", "8"], NCCL_TUNER_PLUGIN="csv").end(60)
+        self.assertIn("looked for libplexus-csv.so, libplexus-tuner-csv.so, libnccl-tuner-csv.so, csv beside", ended.stderr)
 
     def test_chosen_is_the_shortest_and_what_perf_uses(self):
         for size in ("8", "64K", "4M"):

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <string>
+#include <unistd.h>
 
 #include "tests/ranks/job.hpp"
 
@@ -211,6 +213,18 @@ TEST(Abort, EndsAGrowthThatNewRanksDoNotJoin) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1))
       << "they waited for PLEXUS_BOOTSTRAP_TIMEOUT, 300 s";
+}
+
+TEST(Leave, ASplitNamesWhoHasLeftAndItsProcessWhereThereIsOnlyOne) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclSuccess);
+  ASSERT_EQ(ncclCommDestroy(comms[0]), ncclSuccess);
+  ncclComm_t child = nullptr;
+  EXPECT_NE(ncclCommSplit(comms[1], 0, 0, &child, nullptr), ncclSuccess);
+  EXPECT_THAT(ncclGetLastError(nullptr),
+              testing::ContainsRegex("rank 0 \\([^ ]+:" + std::to_string(getpid()) +
+                                     "\\) has destroyed a communicator"));
+  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
 }
 
 TEST(Abort, EndsWorkOnAStream) {

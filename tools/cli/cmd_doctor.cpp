@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/text.hpp"
 #include "core/os/local_socket.hpp"
 #include "tools/cli/commands.hpp"
 
@@ -82,8 +83,8 @@ void print_rank(const json& rank, int recent) {
   if (rank.value("seconds", 0) > 0) {
     fmt::print(" since {} s", rank.value("seconds", 0));
   }
-  fmt::print("{}{}, {} calls made\n", rank.contains("where") ? ": " : "", rank.value("where", ""),
-             rank.value("calls", uint64_t{0}));
+  fmt::print("{}{}, {} made\n", rank.contains("where") ? ": " : "", rank.value("where", ""),
+             counted(rank.value("calls", uint64_t{0}), "call"));
   const json& calls = rank["recent"];
   const size_t shown = std::min(calls.size(), static_cast<size_t>(recent));
   for (size_t i = calls.size() - shown; i < calls.size(); ++i) {
@@ -105,12 +106,14 @@ void print_comm(const json& comm) {
     const json& first = each["examples"][0];
     const uint64_t count = each.value("count", uint64_t{0});
     fmt::print(
-        "  {} {}: {}{}{}{}\n", count, count == 1 ? "rank" : "ranks", first.value("activity", ""),
+        "  {}: {}{}{}{}\n", counted(count, "rank"), first.value("activity", ""),
         first.contains("call") ? ", last call " : "", first.value("call", ""),
         fmt::format(" (rank {}{})", fmt::join(ranks, ", "), count > ranks.size() ? ", ..." : ""));
   }
   if (comm.value("not_heard", 0) > 0) {
-    fmt::print("  {} ranks were not heard of in time\n", comm.value("not_heard", 0));
+    const auto missing = comm.value("not_heard", uint64_t{0});
+    fmt::print("  {} {} not heard of in time\n", counted(missing, "rank"),
+               missing == 1 ? "was" : "were");
   }
   fmt::print("  {}\n", comm.contains("verdict") ? comm.value("verdict", "") : "no rank waits");
 }
@@ -132,7 +135,7 @@ int run_once(const Options& options) {
     fmt::print("{}\n", found.dump());
     return kExitOk;
   }
-  fmt::print("process {}, {} ranks\n", options.pid, found["ranks"].size());
+  fmt::print("process {}, {}\n", options.pid, counted(found["ranks"].size(), "rank"));
   for (const json& rank : found["ranks"]) {
     print_rank(rank, options.recent);
   }

@@ -191,8 +191,10 @@ std::string why_not(const Candidate& candidate, const Candidate& chosen, bool by
   if (candidate.predicted_us < 0) {
     return "the tuner excludes it";
   }
-  return fmt::format("{:.2f}x the chosen time",
-                     candidate.predicted_us / std::max(chosen.predicted_us, 1e-3));
+  if (chosen.predicted_us <= 0) {  // how tuners of NCCL's ABI say what they want; no time
+    return "the tuner prefers another algorithm";
+  }
+  return fmt::format("{:.2f}x the chosen time", candidate.predicted_us / chosen.predicted_us);
 }
 
 void print_lines(const ExplainOptions& options,

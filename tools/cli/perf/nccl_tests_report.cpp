@@ -14,6 +14,8 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "core/base/text.hpp"
+
 namespace plexus::perf {
 namespace {
 
@@ -233,9 +235,9 @@ std::string nccl_tests_header(const JobFacts& facts, const std::vector<RankPlace
                                  facts.version, facts.nccl_version);
   text += fmt::format("# Collective test starting: {}\n", program_name(facts));
   text += describe_run(facts.options);
-  text += fmt::format("# {} ranks, {}: {}{}\n", facts.options.nranks, facts.mode,
-                      describe(facts.options),
-                      facts.printer.empty() ? "" : "; printed by " + facts.printer);
+  text += fmt::format(
+      "# {}, {}: {}{}\n", counted(static_cast<size_t>(facts.options.nranks), "rank"), facts.mode,
+      describe(facts.options), facts.printer.empty() ? "" : "; printed by " + facts.printer);
   text += "#\n# Using devices\n";
   for (const RankPlace& place : places) {
     text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} device {:2} [host] CPU\n",

@@ -12,6 +12,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/text.hpp"
 #include "tools/cli/perf/nccl_tests_report.hpp"
 
 namespace plexus::perf {
@@ -143,8 +144,8 @@ std::string format_tsv(const JobFacts& facts, const Row& row) {
 
 std::string table_header(const JobFacts& facts) {
   std::string text = fmt::format(
-      "# plexus {} {}: {} ranks, {}\n# {}\n#\n", facts.version,
-      info_of(facts.options.collective).name, facts.options.nranks, facts.mode,
+      "# plexus {} {}: {}, {}\n# {}\n#\n", facts.version, info_of(facts.options.collective).name,
+      counted(static_cast<size_t>(facts.options.nranks), "rank"), facts.mode,
       describe(facts.options) + (facts.printer.empty() ? "" : "; printed by " + facts.printer));
   const std::string measured =
       fmt::format(" {:>10} {:>8} {:>8} {:>6}", "time", "algbw", "busbw", "#wrong");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/text.hpp"
 #include "tools/cli/flags.hpp"
 
 namespace plexus {
@@ -33,8 +34,10 @@ std::string format_fabric(const Fabric& fabric) {
                         first, first + count - 1);
     first += count;
   }
-  return text + fmt::format("{} nodes with {} NICs each, {} vertices, {} links\n", fabric.nodes(),
-                            fabric.rails(), fabric.vertices(), fabric.links().size());
+  return text + fmt::format("{} with {} each, {} vertices, {}\n",
+                            counted(static_cast<size_t>(fabric.nodes()), "node"),
+                            counted(static_cast<size_t>(fabric.rails()), "NIC"), fabric.vertices(),
+                            counted(fabric.links().size(), "link"));
 }
 
 std::string format_route(const Fabric& fabric, FabricPort from, FabricPort to) {
@@ -43,8 +46,9 @@ std::string format_route(const Fabric& fabric, FabricPort from, FabricPort to) {
     return "no route: no link connects the datacenters\n";
   }
   const FabricFlow alone[] = {{.from = from, .to = to}};
-  std::string text = fmt::format("{} links, {:.6g} us, {:.6g} GB/s alone\n", route->size(),
-                                 latency_us(fabric, *route), share_links(fabric, alone).front());
+  std::string text =
+      fmt::format("{}, {:.6g} us, {:.6g} GB/s alone\n", counted(route->size(), "link"),
+                  latency_us(fabric, *route), share_links(fabric, alone).front());
   for (const int number : *route) {
     const FabricLink& link = fabric.links()[static_cast<size_t>(number)];
     text += fmt::format("  {} > {}: {} x {:.6g} Gbit/s\n", fabric.vertex_name(link.from),

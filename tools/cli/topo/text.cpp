@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/text.hpp"
+
 namespace plexus {
 namespace {
 
@@ -162,10 +164,11 @@ std::string node_label(const Node& node) {
 }
 
 std::string format_machine(const System& system) {
-  std::string out = fmt::format(
-      "{}{} ranks, {} ports; widest path {} GB/s, most out of one device {} GB/s\n",
-      system.name.empty() ? "" : system.name + ": ", system.count(NodeType::kGpu),
-      system.count(NodeType::kNet), gb_text(system.max_gb_per_s), gb_text(system.total_gb_per_s));
+  std::string out = fmt::format("{}{}, {}; widest path {} GB/s, most out of one device {} GB/s\n",
+                                system.name.empty() ? "" : system.name + ": ",
+                                counted(static_cast<size_t>(system.count(NodeType::kGpu)), "rank"),
+                                counted(static_cast<size_t>(system.count(NodeType::kNet)), "port"),
+                                gb_text(system.max_gb_per_s), gb_text(system.total_gb_per_s));
   for (int cpu = 0; cpu < system.count(NodeType::kCpu); ++cpu) {
     const int index = system.index_of(NodeType::kCpu, cpu);
     out += node_label(at(system, index));
@@ -196,7 +199,8 @@ std::string format_cluster(const ClusterChannels& cluster) {
     format_graph("nvls", cluster.found[part].nvls, inter, out);
   }
   const JoinedChannels& joined = cluster.joined;
-  out += fmt::format("{} ranks, {} channels\n", joined.ranks, joined.channels());
+  out += fmt::format("{}, {}\n", counted(static_cast<size_t>(joined.ranks), "rank"),
+                     counted(static_cast<size_t>(joined.channels()), "channel"));
   for (size_t i = 0; i < joined.rings.size(); ++i) {
     out += fmt::format("  {:02}: {}\n", i, ring_text(joined.rings[i]));
   }

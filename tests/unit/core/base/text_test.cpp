@@ -11,5 +11,11 @@ TEST(Lower, ChangesAsciiLettersAndNothingElse) {
   EXPECT_EQ(lower(""), "");
 }
 
+TEST(Counted, OneIsSingular) {
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(12, "message"), "12 messages");
+}
+
 }  // namespace
 }  // namespace plexus

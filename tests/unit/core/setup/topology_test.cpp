@@ -325,7 +325,7 @@ TEST(CommTopologyDatacenters, DatacenterOfOneRankInTheMiddleOfALineIsAnError) {
   }
   const auto topology = join_parts(channels, locations({0, 1, 2}, true, {{0, 1}, {1, 2}}));
   ASSERT_FALSE(topology);
-  EXPECT_THAT(topology.error().message(), ::testing::HasSubstr("2 times, but it has 1 ranks"));
+  EXPECT_THAT(topology.error().message(), ::testing::HasSubstr("2 times, but it has 1 rank:"));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST(VerifyNetwork, RefusesMoreHeadsThanTheLastHostHasRanks) {
                       .ranks_per_node = 4,
                       .heads = 2})
                   .reason,
-              HasSubstr("2 heads on a host of 1 ranks"));
+              HasSubstr("2 heads on a host of 1 rank"));
 }
 
 TEST(VerifyNetwork, RefusesNetworksThatTheCommunicatorDoesNotHave) {

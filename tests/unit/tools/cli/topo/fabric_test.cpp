@@ -23,7 +23,7 @@ const Fabric& fabric() {
 TEST(FabricText, SaysWhatThereIs) {
   const std::string text = format_fabric(fabric());
   EXPECT_THAT(text, HasSubstr("datacenter west: nodes 4 to 7"));
-  EXPECT_THAT(text, HasSubstr("9 nodes with 1 NICs each"));
+  EXPECT_THAT(text, HasSubstr("9 nodes with 1 NIC each"));
 }
 
 TEST(FabricText, RouteNamesEveryVertexLatencyAndSpeed) {
