@@ -87,12 +87,13 @@ class Failure(job.Test):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("127.0.0.1", ended.stderr)
 
-    def test_the_time_limit_of_a_job(self):
+    def test_the_time_limit_of_a_row(self):
+        row = ["-b", "64M", "-e", "64M", "-n", "1000000", "-w", "0"]
         for mode in ("procs", "threads"):
             with self.subTest(mode):
-                ended = self.start(job.perf("all_reduce", *LONG, "--ranks", 2, "--mode", mode, "-T", 1)).end(20)
+                ended = self.start(job.perf("all_reduce", *row, "--ranks", 2, "--mode", mode, "-T", 1)).end(20)
                 self.assertEqual(ended.returncode, 1)
-                self.assertIn("--timeout", ended.stderr)
+                self.assertIn("no row was finished within 1 s (--timeout)", ended.stderr)
 
 
 if __name__ == "__main__":
