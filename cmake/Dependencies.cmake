@@ -2,7 +2,7 @@
 # The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
 # here and linked by the folder that uses it:
 #   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
-#   OpenSSL::SSL  plexus::pugixml  plexus::hwloc  plexus::isal  plexus::libfabric plexus::libibverbs plexus::pmix (where they are found)
+#   OpenSSL::SSL  plexus::pugixml  plexus::hwloc  plexus::isal  plexus::libyaml  plexus::libfabric plexus::libibverbs plexus::pmix (where they are found)
 #   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)  benchmark::benchmark_main (tests)
 
 include_guard(GLOBAL)
@@ -15,41 +15,27 @@ find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
 
-# libsodium has no CMake package of its own on Debian.
-find_path(PLEXUS_SODIUM_INCLUDE sodium.h REQUIRED)
-find_library(PLEXUS_SODIUM_LIBRARY sodium REQUIRED)
-mark_as_advanced(PLEXUS_SODIUM_INCLUDE PLEXUS_SODIUM_LIBRARY)
-add_library(plexus_sodium UNKNOWN IMPORTED GLOBAL)
-set_target_properties(plexus_sodium PROPERTIES
-  IMPORTED_LOCATION "${PLEXUS_SODIUM_LIBRARY}"
-  INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_SODIUM_INCLUDE}")
-add_library(plexus::sodium ALIAS plexus_sodium)
+# plexus::NAME: a library that has no CMake package on Debian.
+function(plexus_find_library name variable header library)
+  find_path(PLEXUS_${variable}_INCLUDE ${header} REQUIRED)
+  find_library(PLEXUS_${variable}_LIBRARY ${library} REQUIRED)
+  mark_as_advanced(PLEXUS_${variable}_INCLUDE PLEXUS_${variable}_LIBRARY)
+  add_library(plexus_${name} UNKNOWN IMPORTED GLOBAL)
+  set_target_properties(plexus_${name} PROPERTIES
+    IMPORTED_LOCATION "${PLEXUS_${variable}_LIBRARY}"
+    INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_${variable}_INCLUDE}")
+  add_library(plexus::${name} ALIAS plexus_${name})
+endfunction()
+plexus_find_library(sodium SODIUM sodium.h sodium)
+plexus_find_library(hwloc HWLOC hwloc.h hwloc)
+plexus_find_library(isal ISAL isa-l/crc.h isal)  # Intel's ISA-L, for CRC32C
+plexus_find_library(libyaml LIBYAML yaml.h yaml)  # for tools/slurm
 
 # Debian's pugixml brings a package file, but names its target differently from release to release.
 find_package(pugixml 1.11 REQUIRED)
 add_library(plexus_pugixml INTERFACE)
 target_link_libraries(plexus_pugixml INTERFACE pugixml::pugixml)
 add_library(plexus::pugixml ALIAS plexus_pugixml)
-
-# hwloc has no CMake package on Debian.
-find_path(PLEXUS_HWLOC_INCLUDE hwloc.h REQUIRED)
-find_library(PLEXUS_HWLOC_LIBRARY hwloc REQUIRED)
-mark_as_advanced(PLEXUS_HWLOC_INCLUDE PLEXUS_HWLOC_LIBRARY)
-add_library(plexus_hwloc UNKNOWN IMPORTED GLOBAL)
-set_target_properties(plexus_hwloc PROPERTIES
-  IMPORTED_LOCATION "${PLEXUS_HWLOC_LIBRARY}"
-  INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_HWLOC_INCLUDE}")
-add_library(plexus::hwloc ALIAS plexus_hwloc)
-
-# Intel's ISA-L, for CRC32C. No CMake package on Debian.
-find_path(PLEXUS_ISAL_INCLUDE isa-l/crc.h REQUIRED)
-find_library(PLEXUS_ISAL_LIBRARY isal REQUIRED)
-mark_as_advanced(PLEXUS_ISAL_INCLUDE PLEXUS_ISAL_LIBRARY)
-add_library(plexus_isal UNKNOWN IMPORTED GLOBAL)
-set_target_properties(plexus_isal PROPERTIES
-  IMPORTED_LOCATION "${PLEXUS_ISAL_LIBRARY}"
-  INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_ISAL_INCLUDE}")
-add_library(plexus::isal ALIAS plexus_isal)
 
 # libfabric is for plugins/net-ofi only, which is left out without it. No CMake package on Debian.
 find_path(PLEXUS_LIBFABRIC_INCLUDE rdma/fi_tagged.h)

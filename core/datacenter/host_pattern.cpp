@@ -7,14 +7,15 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kPatternBytesMax = 256;
+constexpr size_t kPatternBytesMax = size_t{64} << 10;  // lists of numbers may be long
+constexpr size_t kPiecesMax = 256;
 constexpr size_t kNameBytesMax = 256;
-constexpr size_t kDigitsMax = 9;
+constexpr size_t kDigitsMax = 18;
 
 bool is_digit(char character) { return character >= '0' && character <= '9'; }
 
 /// False: the text is not a number of digits only.
-bool read_number(std::string_view text, uint32_t* number) {
+bool read_number(std::string_view text, uint64_t* number) {
   const char* const end = text.data() + text.size();
   return !text.empty() && text.size() <= kDigitsMax &&
          std::all_of(text.begin(), text.end(), is_digit) &&
@@ -27,7 +28,7 @@ Result<HostPattern::Range> HostPattern::parse_range(std::string_view text) {
   const auto* const dash = std::find(text.begin(), text.end(), '-');
   const std::string_view low(text.begin(), dash);
   const std::string_view high = dash != text.end() ? std::string_view(dash + 1, text.end()) : low;
-  Range range{.low = 0, .high = 0, .digits = low.starts_with('0') ? low.size() : 0};
+  Range range{.low = 0, .high = 0, .digits_min = low.size()};
   if (!read_number(low, &range.low) || !read_number(high, &range.high) || range.low > range.high) {
     return fail(Code::kInvalidUsage, "'{}' is not a range of numbers, as in [01-16,20]", text);
   }
@@ -48,8 +49,8 @@ Result<HostPattern::Piece> HostPattern::parse_number(std::string_view list) {
 
 Result<HostPattern> HostPattern::parse(std::string_view text) {
   if (text.empty() || text.size() > kPatternBytesMax) {
-    return fail(Code::kInvalidUsage, "a pattern must have 1 to {} characters, not {}",
-                kPatternBytesMax, text.size());
+    return fail(Code::kInvalidUsage, "a pattern must have 1 to {} bytes, not {}", kPatternBytesMax,
+                text.size());
   }
   HostPattern pattern;
   while (!text.empty()) {
@@ -71,6 +72,10 @@ Result<HostPattern> HostPattern::parse(std::string_view text) {
       pattern.pieces_.push_back({.kind = kind, .character = first, .ranges = {}});
     }
     text.remove_prefix(taken);
+  }
+  if (pattern.pieces_.size() > kPiecesMax) {
+    return fail(Code::kInvalidUsage, "a pattern must have 1 to {} characters and lists of numbers",
+                kPiecesMax);
   }
   return pattern;
 }
@@ -101,14 +106,14 @@ bool HostPattern::matches(std::string_view name) const {
           break;
         case Piece::Kind::kNumber:
           for (size_t digits = 1; at + digits <= name.size(); ++digits) {
-            uint32_t number = 0;
+            uint64_t number = 0;
             if (!read_number(name.substr(at, digits), &number)) {
               break;
             }
             const bool in_list =
                 std::any_of(piece.ranges.begin(), piece.ranges.end(), [&](const Range& range) {
                   const bool written_alike =
-                      range.digits == 0 ? digits == 1 || name[at] != '0' : digits == range.digits;
+                      digits == range.digits_min || (digits > range.digits_min && name[at] != '0');
                   return written_alike && number >= range.low && number <= range.high;
                 });
             next[at + digits] = next[at + digits] || in_list;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Patterns of host and device names: `*` is any text, `?` one character, `[01-16,20]` a number in
-// the list, written with as many digits as the lower bound if that begins with 0.
+// the list, written as Slurm writes it: zeros before it fill it up to the digits of the lower
+// bound.
 #pragma once
 
 #include <string>
@@ -20,9 +21,9 @@ class HostPattern {
 
  private:
   struct Range {
-    uint32_t low;
-    uint32_t high;
-    size_t digits;  // fixed number of digits; 0: no leading zeros
+    uint64_t low;
+    uint64_t high;
+    size_t digits_min;
   };
   /// One piece of the pattern.
   struct Piece {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a fabric file (PLEXUS_FABRIC_FILE), Slurm's topology.conf, an HCA list, or the
-// location of another rank. A fabric file that is accepted gives locations within their bound; a
-// topology.conf that is accepted gives a fabric file that is accepted.
+// Any bytes as a fabric file (PLEXUS_FABRIC_FILE), an HCA list, or the location of another rank. A
+// fabric file that is accepted gives locations within their bound.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -9,7 +8,6 @@
 #include "core/datacenter/datacenter_map.hpp"
 #include "core/datacenter/fabric_file.hpp"
 #include "core/datacenter/fabric_id.hpp"
-#include "core/datacenter/slurm.hpp"
 
 namespace plexus {
 namespace {
@@ -25,9 +23,6 @@ void fuzz(std::string_view text) {
     const std::string bytes = encode(file.value().location_of("node01"));
     require(bytes.size() <= kLocationBytesMax);
     require(decode_location(bytes).has_value());
-  }
-  if (const auto file = fabric_file_of_slurm(text)) {
-    require(parse_fabric_file(file.value()).has_value());
   }
   (void)parse_hca_list(text, HcaSyntax::kFabricId);
   (void)parse_hca_list(text, HcaSyntax::kRailAndPlane);

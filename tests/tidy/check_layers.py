@@ -55,8 +55,9 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/api": ["core/base", "core/bootstrap", "core/job", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/fabric": ["core/base"],
+    "tools/slurm": ["core/base", "core/datacenter"],
     "tools/sim": ["plugins/net-chaos", "core/base", "core/schedule", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/fabric"],
-    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/job", "core/rates", "core/datacenter", "tools/fabric", "tools/sim", "core/topo", "core/plugin", "core/programs", "core/schedule",
+    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/job", "core/rates", "core/datacenter", "tools/fabric", "tools/sim", "tools/slurm", "core/topo", "core/plugin", "core/programs", "core/schedule",
                   "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
@@ -71,6 +72,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"pmix": ["core/job"],
     r"rdma/": ["plugins/net-ofi"],
     r"infiniband/": ["plugins/net-ib"],
+    r"yaml\.h": ["tools/slurm"],
     r"CLI/": ["tools/cli"],
     r"nlohmann/": ["core/programs", "core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
 }

@@ -12,7 +12,6 @@
 #include <fmt/core.h>
 
 #include "core/base/file.hpp"
-#include "core/datacenter/slurm.hpp"
 #include "core/os/host.hpp"
 #include "core/topo/cluster.hpp"
 #include "core/topo/detect.hpp"
@@ -24,6 +23,7 @@
 #include "tools/cli/topo/fabric.hpp"
 #include "tools/cli/topo/json.hpp"
 #include "tools/cli/topo/text.hpp"
+#include "tools/slurm/slurm.hpp"
 
 namespace plexus {
 namespace {
@@ -44,6 +44,7 @@ struct TopoFlags {
   std::string to;
   int shift = 0;  // 0: not requested
   int depth = 0;  // of the switches that become datacenters
+  std::string slurm_topology;
 };
 
 /// One rank on each GPU.
@@ -188,12 +189,13 @@ Result<void> show_fabric(const TopoFlags& flags) {
 }
 
 Result<void> import_slurm(const TopoFlags& flags) {
-  PLEXUS_TRY(text, read_file(flags.file));
-  auto fabric = fabric_file_of_slurm(text, flags.depth);
-  if (!fabric) {
-    return std::move(fabric).error().with_context(flags.file);
-  }
-  return write_output("-", fabric.value());
+  const auto read = [](const std::string& path) { return read_file(path, kSlurmBytesMax); };
+  PLEXUS_TRY(text, read(flags.file));
+  PLEXUS_TRY(fabric,
+             fabric_file_of_slurm(
+                 text, {.path = flags.file, .depth = flags.depth, .topology = flags.slurm_topology},
+                 read));
+  return write_output("-", fabric);
 }
 
 Result<void> take_dc_of(const std::string& text, std::vector<int>* target) {
@@ -243,8 +245,11 @@ CLI::App* add_fabric_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flag
 
 CLI::App* add_slurm_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flags) {
   CLI::App* const app =
-      topo.add_subcommand("slurm", "Slurm's topology.conf as a PLEXUS_FABRIC_FILE, to stdout");
-  app->add_option("FILE", flags->file, "topology.conf")->type_name("")->required();
+      topo.add_subcommand("slurm", "Slurm's topology as a PLEXUS_FABRIC_FILE, to stdout");
+  app->add_option("FILE", flags->file, "topology.conf or topology.yaml")->type_name("")->required();
+  app->add_option("--topology", flags->slurm_topology,
+                  "the one of topology.yaml of this name (default: the cluster's)")
+      ->type_name("NAME");
   constexpr IntRange kDepth = {0, 16};
   add_int(
       *app, "--depth", &flags->depth, kDepth,

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/datacenter/slurm.hpp"
-
 namespace plexus::testing {
 namespace {
 
@@ -78,47 +76,30 @@ TEST(HostPattern, StarsDoNotExplode) {
   EXPECT_FALSE(parsed.matches(std::string(99, 'a')));
 }
 
-TEST(Slurm, TopSwitchesAreDatacenters) {
-  const std::string text = fabric_file_of_slurm(R"(# two islands
-SwitchName=s[0-1] Nodes=n[00-07]
-switchname=s2 nodes=m[1-4],extra
-SwitchName=east Switches=s[0-1]
-SwitchName=west Switches=s2 LinkSpeed=5
-)")
-                               .value();
-  const FabricFile file = parse_fabric_file(text).value();
-  EXPECT_EQ(*file.datacenter_of("n05"), "east");
-  EXPECT_EQ(*file.datacenter_of("m4"), "west");
-  EXPECT_EQ(*file.datacenter_of("extra"), "west");
-  EXPECT_EQ(file.datacenter_of("m5"), nullptr);
+/// As Slurm: zeros fill a number up to the digits of the lower bound.
+TEST(HostPattern, NumbersAreAtLeastAsWideAsTheLowerBound) {
+  const auto matches = [](std::string_view pattern, std::string_view name) {
+    return HostPattern::parse(pattern).value().matches(name);
+  };
+  EXPECT_TRUE(matches("a[0-15]", "a0"));
+  EXPECT_TRUE(matches("a[0-15]", "a15"));
+  EXPECT_FALSE(matches("a[0-15]", "a05"));
+  EXPECT_TRUE(matches("a[08-120]", "a08"));
+  EXPECT_TRUE(matches("a[08-120]", "a119"));
+  EXPECT_FALSE(matches("a[08-120]", "a8"));
+  EXPECT_FALSE(matches("a[08-120]", "a0119"));
+  EXPECT_TRUE(matches("a[0000000001-0000000010]", "a0000000002"));
 }
 
-TEST(Slurm, SwitchesBelowARootAreDatacentersAtDepthOne) {
-  constexpr std::string_view kTree = R"(SwitchName=root Switches=east,west
-SwitchName=east Switches=s[0-1]
-SwitchName=s[0-1] Nodes=n[00-07]
-SwitchName=west Nodes=m[1-4]
-)";
-  const auto at = [&](int depth) {
-    return parse_fabric_file(fabric_file_of_slurm(kTree, depth).value()).value();
-  };
-  EXPECT_EQ(*at(0).datacenter_of("m4"), "root");
-  EXPECT_EQ(*at(1).datacenter_of("n05"), "east");
-  EXPECT_EQ(*at(1).datacenter_of("m4"), "west");
-  EXPECT_EQ(*at(2).datacenter_of("n05"), "s0");
-  EXPECT_EQ(*at(16).datacenter_of("m4"), "west");
-}
-
-TEST(Slurm, RefusesWhatIsNoTree) {
-  const auto error = [](std::string_view text) {
-    return std::string(fabric_file_of_slurm(text).error().message());
-  };
-  EXPECT_THAT(error("SwitchName=a Switches=b\nSwitchName=b Switches=a"),
-              HasSubstr("0 switches are 0 below the top"));
-  EXPECT_THAT(error("SwitchName=a Nodes=x\nSwitchName=a Nodes=y"),
-              HasSubstr("line 2: switch 'a' is given twice"));
-  EXPECT_THAT(error("Nodes=x"), HasSubstr("SwitchName= is missing"));
-  EXPECT_THAT(error("SwitchName=a[0-99999999] Nodes=x"), HasSubstr("expands to more than"));
+TEST(HostPattern, ListsOfNumbersMayBeLong) {
+  std::string pattern = "a[0";
+  for (int number = 2; number < 2000; number += 2) {
+    pattern += "," + std::to_string(number);
+  }
+  const HostPattern parsed = HostPattern::parse(pattern + "]").value();
+  EXPECT_TRUE(parsed.matches("a1998"));
+  EXPECT_FALSE(parsed.matches("a1997"));
+  EXPECT_FALSE(HostPattern::parse(std::string(300, 'a')).has_value());
 }
 
 }  // namespace
