@@ -135,6 +135,18 @@ Result<bool> is_one_host(const LauncherRow& row, const Variables& variables, int
   return nranks == 1 || (is_step(variables) && variables.text("SLURM_STEP_NUM_NODES") == "1");
 }
 
+/// How this task knows that rank 0 is not on the first node of its step: it is rank 0, or the first
+/// task of that node. srun -m arbitrary makes such steps. Empty: it does not.
+std::string find_misplaced(const Variables& variables, int rank, const std::string& first) {
+  const std::string node = variables.text("SLURMD_NODENAME");
+  if (rank == 0 && !node.empty() && node != first) {
+    return fmt::format("rank 0 is on '{}'", variables.shown("SLURMD_NODENAME"));
+  }
+  return rank != 0 && node == first && variables.text("SLURM_LOCALID") == "0"
+             ? fmt::format("the first rank there is {}", rank)
+             : "";
+}
+
 /// Where rank 0 is, by MASTER_ADDR or Slurm's list of nodes.
 Result<void> find_address(const LauncherRow& row, const Variables& variables, LaunchedRank* found) {
   const bool needs_port = std::string_view(row.rank) == "RANK";
@@ -150,6 +162,7 @@ Result<void> find_address(const LauncherRow& row, const Variables& variables, La
     PLEXUS_TRY(first, first_of_node_list(variables.text("SLURM_STEP_NODELIST")));
     found->host = first;
     found->source = "SLURM_STEP_NODELIST";
+    found->misplaced = find_misplaced(variables, found->rank, first);
   }
   if (!found->host.empty() && !is_host(found->host)) {
     return fail(Code::kInvalidUsage, "{}='{}' is not the name or address of a host", found->source,

@@ -29,6 +29,7 @@ struct LaunchedRank {
   bool has_pmix = false;  // by PMIx
   std::string host;       // where rank 0 is; empty: not said
   std::string source;     // the variable that says so
+  std::string misplaced;  // for messages: how this rank knows that it says so wrongly; else empty
   uint16_t port = 0;      // rank 0's; 0: `key` decides
   std::string key;        // equal on all ranks of this job, on no other job
 };

@@ -74,6 +74,14 @@ Result<UniqueId> derive(const Config& config, const LaunchedRank& launched) {
         "HOST:PORT with an address of that node",
         launched.host, launched.source));
   }
+  if (!launched.misplaced.empty()) {
+    return fail(
+        Code::kInvalidUsage,
+        "the ranks look for rank 0 on '{}', the first node of {}, but {} (srun -m arbitrary "
+        "may do so): start with srun --mpi=pmix or --mpi=pmi2, list the node of rank 0 "
+        "first, or set NCCL_COMM_ID to HOST:PORT with an address of it",
+        launched.host, launched.source, launched.misplaced);
+  }
   UniqueId::Listener listener = UniqueId::Listener::kRankZero;
   if (!launched.one_host && !says_this_host(launched.host)) {
     listener = UniqueId::Listener::kRankZeroAnywhere;

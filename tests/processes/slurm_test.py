@@ -66,6 +66,18 @@ class Slurm(slurm.Test):
             self.assertRegex(ended.stderr, fr"rank {rank} of Slurm job \d+ step 0, {node}: rank 0 is on 'gone07' by "
                                            "SLURM_STEP_NODELIST: .*: cannot resolve 'gone07'")
 
+    def test_rank_0_elsewhere_than_on_the_first_node_says_the_remedy(self):
+        hosts = self.cluster.folder / "arbitrary"
+        hosts.write_text("node2\nnode1\n")
+        arguments = ["-m", "arbitrary", "-n2", *job.perf("all_reduce", *SIZES)]
+        ended = self.srun(*arguments, SLURM_HOSTFILE=str(hosts), PLEXUS_BOOTSTRAP_TIMEOUT="5").end(60)
+        self.assertNotEqual(ended.returncode, 0)
+        for rank, node, cause in ((0, "node2", "rank 0 is on 'node2'"), (1, "node1", "the first rank there is 1")):
+            self.assertRegex(ended.stderr, fr"rank {rank} of Slurm job \d+ step 0, {node}: the ranks look for rank 0 on 'node1', the "
+                                           fr"first node of SLURM_STEP_NODELIST, but {cause} .*--mpi=pmi2")
+        ended = self.srun("--mpi=pmi2", *arguments, SLURM_HOSTFILE=str(hosts)).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+
     def batch(self, script, **environment):
         """Submits a script of the page and returns what it printed."""
         path, out = self.cluster.folder / script, self.cluster.folder / f"{script}.out"

@@ -25,10 +25,11 @@ Variables slurm(const std::string& first, int rank = 3) {
   return {{"SLURM_PROCID", std::to_string(rank)},
           {"SLURM_STEP_NUM_TASKS", "4"},
           {"SLURM_STEP_NUM_NODES", "2"},
-          {"SLURM_STEP_NODELIST", first + ",other"},
+          {"SLURM_STEP_NODELIST", first + ",node08"},
           {"SLURM_JOB_ID", "12"},
           {"SLURM_STEP_ID", "0"},
-          {"SLURMD_NODENAME", "node08"}};
+          {"SLURM_LOCALID", "0"},
+          {"SLURMD_NODENAME", rank == 0 ? first : "node08"}};
 }
 
 TEST(Meet, WithoutALauncherSaysWhatToDo) {
@@ -88,6 +89,30 @@ TEST(Meet, ANameThatDoesNotResolveIsNamed) {
               AllOf(HasSubstr("rank 3 of Slurm job 12 step 0, node08"),
                     HasSubstr("'no-such-node.invalid' by SLURM_STEP_NODELIST"),
                     HasSubstr("cannot resolve"), HasSubstr("NCCL_COMM_ID")));
+}
+
+/// As srun -m arbitrary may have it.
+TEST(Meet, RankZeroThatIsNotOnTheFirstNodeIsNoticedThereAndOnItself) {
+  Variables variables = slurm("10.1.2.3", 0);
+  variables["SLURMD_NODENAME"] = "node08";
+  EXPECT_THAT(meet_with(variables).error().message(),
+              AllOf(HasSubstr("rank 0 of Slurm job 12 step 0, node08: the ranks look for rank 0 on "
+                              "'10.1.2.3', the first node of SLURM_STEP_NODELIST, but rank 0 is on "
+                              "'node08' (srun -m arbitrary"),
+                    HasSubstr("--mpi=pmix"), HasSubstr("NCCL_COMM_ID")));
+  variables["SLURM_PROCID"] = "1";
+  EXPECT_TRUE(meet_with(variables).has_value());
+  variables["SLURMD_NODENAME"] = "10.1.2.3";
+  EXPECT_THAT(meet_with(variables).error().message(), HasSubstr("but the first rank there is 1"));
+  variables["SLURM_LOCALID"] = "1";
+  EXPECT_TRUE(meet_with(variables).has_value());
+  variables["SLURM_PROCID"] = "0";
+  variables["SLURMD_NODENAME"] = "node08";
+  Config config;
+  config.comm_id = "10.1.2.4:5000";
+  EXPECT_FALSE(meet_with(variables, config).has_error());
+  variables.insert({{"MASTER_ADDR", "10.1.2.4"}, {"MASTER_PORT", "5000"}});
+  EXPECT_TRUE(meet_with(variables).has_value());
 }
 
 TEST(Meet, CommIdSaysWhereIfItIsSet) {
