@@ -214,10 +214,13 @@ class Resolver {
         collective_(file.use.collective),
         in_place_(!file.use.out_of_place),
         share_(file.chunks / nranks_),
+        file_scratch_chunks_(raw.front().scratch_chunks),
+        scratch_chunks_(file_scratch_chunks_),
         network_(*network),
         expressions_(nranks_, file.chunks, true),
         messages_(network->connections().size()),
-        places_(network->lanes().size()) {
+        places_(network->lanes().size()),
+        stored_(raw.size()) {
     for (const Program& program : raw) {
       Program& made = programs_.emplace_back(program);
       for (Lane& lane : made.lanes) {
@@ -244,6 +247,9 @@ class Resolver {
     if (in_place_) {
       add_missing_copies();
     }
+    for (Program& program : programs_) {
+      program.scratch_chunks = scratch_chunks_;
+    }
     return std::move(programs_);
   }
 
@@ -251,6 +257,7 @@ class Resolver {
   struct Cell {
     uint32_t value = Expressions::kUndefined;
     bool is_written = false;
+    int scratch = -1;  // the chunk that stands for it once it is written
   };
 
   [[nodiscard]] bool gathers() const { return collective_ == Collective::kAllGather; }
@@ -283,8 +290,10 @@ class Resolver {
     if (buffer == Buffer::kScratch || !in_place_) {
       return {buffer, chunk};
     }
-    if (cells_[static_cast<size_t>(rank)][place].is_written) {
-      return {Buffer::kOutput, output_at(rank, place)};
+    const Cell& cell = cells_[static_cast<size_t>(rank)][place];
+    if (cell.is_written) {
+      return cell.scratch >= 0 ? At{Buffer::kScratch, cell.scratch}
+                               : At{Buffer::kOutput, output_at(rank, place)};
     }
     const int input = static_cast<int>(place) - (gathers() ? rank * share_ : 0);
     return input >= 0 && input < inputs() ? At{Buffer::kInput, input}
@@ -341,26 +350,38 @@ class Resolver {
                         .after = std::exchange(step.after, {})});
       }
       value = raw.accumulates ? combine(value, cells[place].value, step) : value;
-      cells[place] = {.value = value, .is_written = true};
+      cells[place].value = value;
+      cells[place].is_written = true;
     }
     for (const uint32_t at : network_.send_connections(lane.rank, raw)) {
       messages_[at].push_back(value);
     }
   }
 
+  /// A reduce-scatter in place may store sums in all of the caller's buffer. Here it is scratch
+  /// that they go to, and the input stays as it is.
   bool set_target(const LaneNetwork::LaneState& lane, const Step& raw, size_t place, Step& step) {
     if (raw.target == Buffer::kScratch) {
       return true;
     }
     const int chunk = output_at(lane.rank, place);
-    if (chunk < 0) {
+    step.target = chunk < 0 ? Buffer::kScratch : Buffer::kOutput;
+    step.target_chunk = chunk;
+    if (chunk >= 0) {
+      return true;
+    }
+    if (!in_place_) {
       problem_ = fmt::format(
           "rank {}, lane {}, step {}: stores in chunk {} of the input, which belongs to the caller",
           lane.rank, lane.lane, lane.next, raw.target_chunk);
       return false;
     }
-    step.target = Buffer::kOutput;
-    step.target_chunk = chunk;
+    Cell& cell = cells_[static_cast<size_t>(lane.rank)][place];
+    if (cell.scratch < 0) {
+      cell.scratch = file_scratch_chunks_ + stored_[static_cast<size_t>(lane.rank)]++;
+      scratch_chunks_ = std::max(scratch_chunks_, cell.scratch + 1);
+    }
+    step.target_chunk = cell.scratch;
     return true;
   }
 
@@ -412,12 +433,15 @@ class Resolver {
   Collective collective_;
   bool in_place_;
   int share_;  // chunks of a rank's block
+  int file_scratch_chunks_;
+  int scratch_chunks_;  // with those that stand for chunks of the caller's buffer
   LaneNetwork& network_;
   Expressions expressions_;
   std::vector<Program> programs_;
   std::vector<std::vector<Cell>> cells_;         // [rank][place]
   std::vector<std::vector<uint32_t>> messages_;  // [connection]
   std::vector<std::vector<int>> places_;         // [lane][step before] step
+  std::vector<int> stored_;                      // [rank] chunks of scratch that were added
   std::string problem_;
 };
 
@@ -464,6 +488,7 @@ Result<ProgramFile> programs_of(const MscclFile& file) {
   }
   PLEXUS_TRY(programs, Resolver(file, made.programs, &network).resolve());
   made.programs = std::move(programs);
+  PLEXUS_TRY(check_proof_size(made));
   const bool shares = std::any_of(made.programs.begin(), made.programs.end(), shares_scratch);
   for (Program& program : made.programs) {
     program.shares_scratch = shares;

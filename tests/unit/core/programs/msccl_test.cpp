@@ -44,6 +44,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                                          Proved{"direct-reduce-scatter-3", 0, 1, true},
                                          Proved{"doubling-allgather-4", 0, 1, true},
                                          Proved{"chain-reduce-3", 2, 1, true},
+                                         Proved{"chain-reduce-scatter-in-place-4", 0, 2, true},
+                                         Proved{"swap-reduce-scatter-in-place-2", 0, 2, true},
                                          Proved{"stalls-exchange-2", 0, 4, true}));
 
 TEST(Msccl, RefusesAContributionThatComesTwice) {
@@ -156,6 +158,13 @@ INSTANTIATE_TEST_SUITE_P(
                "waits for step 9 of tb 3, which is not there"},
         Defect{"no_block", kPairs, "depid=\"3\" deps=\"5\"", "depid=\"7\" deps=\"5\"",
                "waits for step 5 of tb 7, which is not there"},
+        Defect{
+            "stores_in_input", "chain-reduce-scatter-in-place-4", "inplace=\"1\" outofplace=\"0\"",
+            "inplace=\"0\" outofplace=\"1\"",
+            "rank 1, lane 0, step 2: stores in chunk 6 of the input, which belongs to the caller"},
+        Defect{"in_place_wrong", "chain-reduce-scatter-in-place-4",
+               "type=\"rrc\" srcbuf=\"i\" srcoff=\"4\"", "type=\"rrc\" srcbuf=\"i\" srcoff=\"2\"",
+               "holds contributions to chunk 2 and to chunk 4"},
         Defect{"own_block", kPairs, "depid=\"3\" deps=\"5\"", "depid=\"0\" deps=\"1\"",
                "output chunk 0"},
         Defect{"free_nop", kPairs, "cnt=\"0\" depid=\"0\" deps=\"1\"",
@@ -175,6 +184,22 @@ TEST(Msccl, ReadsTheOnlyBufferAsInputBeforeItIsWrittenAndAsOutputAfterwards) {
   EXPECT_EQ(steps[3].target, Buffer::kOutput);
   EXPECT_TRUE(steps[3].completes);
   EXPECT_FALSE(steps[2].completes);
+}
+
+TEST(Msccl, SumsOfAReduceScatterInPlaceGoToScratchOutsideOfTheOwnShare) {
+  auto file = parse_program_file(sample("chain-reduce-scatter-in-place-4"));
+  ASSERT_TRUE(file.has_value());
+  const Program& program = file.value().programs[1];
+  EXPECT_EQ(program.scratch_chunks, 5);  // the file's, and two shares that are not the rank's
+  for (const Step& step : program.lanes[0].steps) {
+    EXPECT_TRUE(step.target != Buffer::kOutput || step.target_chunk < 2);
+  }
+  const Step& stored = program.lanes[0].steps[2];
+  EXPECT_EQ(stored.target, Buffer::kScratch);
+  EXPECT_EQ(stored.target_chunk, 1);
+  const Step& sent = program.lanes[0].steps[4];
+  EXPECT_EQ(sent.source, Buffer::kScratch);
+  EXPECT_EQ(sent.source_chunk, 1);
 }
 
 TEST(Msccl, CopiesWhatIsInItsPlaceAlreadyForCallsOutOfPlace) {
