@@ -11,9 +11,8 @@
 
 namespace plexus {
 
-inline constexpr float kLocalGbPerS = 5000;      // inside one device
-inline constexpr float kPartitionGbPerS = 2618;  // between the two partitions of one GPU
-inline constexpr float kHostRankGbPerS = 10;     // what one core moves to and from memory
+inline constexpr float kLocalGbPerS = 5000;   // inside one device
+inline constexpr float kHostRankGbPerS = 10;  // what one core moves to and from memory
 
 inline constexpr int kSmHopper = 90;  // compute capability times 10
 

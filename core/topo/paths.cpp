@@ -199,7 +199,9 @@ void apply_peer_access(System& system, const TopoOptions& options) {
       if (from == to) {
         continue;
       }
-      if (!p2p_allowed(system, options, from, to)) {
+      // Ranks on one device need no access to a peer.
+      if (system.path(NodeType::kGpu, from, NodeType::kGpu, to).type != PathType::kLoc &&
+          !p2p_allowed(system, options, from, to)) {
         detour(system, {NodeType::kGpu, from}, {NodeType::kCpu, local_cpu_of_gpu(system, to)},
                {NodeType::kGpu, to});
       }

@@ -181,6 +181,12 @@ class Builder {
       if (gpu.tag != "gpu" || gpu.find("rank") == nullptr) {
         continue;
       }
+      if (const std::string* const part = gpu.find("mlopart"); part != nullptr) {
+        return fail(Code::kInvalidUsage,
+                    "{}: mlopart=\"{}\": GPUs that are split into partitions are not supported: "
+                    "use the whole GPU, or remove the attribute to have its ranks share it",
+                    gpu.where(), *part);
+      }
       RankDetail detail;
       PLEXUS_TRY(rank_number, read_rank(gpu));
       PLEXUS_TRY(number, gpu.integer("dev"));
@@ -278,10 +284,12 @@ class Builder {
 
   /// Adds NVLink, C2C and links between switches; all their ends exist by now.
   Result<void> add_peer_links(const XmlElement& element, int cpu, int pci) {
+    bool has_links = false;  // further ranks on a GPU repeat its links
     for (const XmlElement& child : element.children) {
       if (child.tag == "pci" && indexes_.contains(&child)) {
         PLEXUS_TRY(add_peer_links(child, cpu, indexes_.at(&child)));
-      } else if (child.tag == "gpu" && child.find("rank") != nullptr && pci >= 0) {
+      } else if (child.tag == "gpu" && child.find("rank") != nullptr && pci >= 0 && !has_links) {
+        has_links = true;
         PLEXUS_TRY(add_gpu_links(child, cpu, devices_.at({at(pci).host, at(pci).id})));
       } else if (child.tag == "pcilink" && pci >= 0) {
         PLEXUS_TRY(target, child.text("target"));

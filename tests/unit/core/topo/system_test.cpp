@@ -135,6 +135,37 @@ TEST(System, TwoRanksOnOneGpuAreLocal) {
   EXPECT_EQ(gpu_path(system, 0, 1), PathType::kLoc);
 }
 
+/// Two GPUs, each with two ranks that both describe its NVLinks and its link to the CPU.
+TEST(System, RanksOnOneGpuShareItsLinks) {
+  constexpr const char* kLinks =
+      "<nvlink target=\"fffffff:ff:ff.0\" count=\"18\" tclass=\"0x068000\"/>"
+      "<c2c bw=\"50000\" count=\"10\"/>";
+  const auto shared = [&](int device) {
+    std::string text = gpu(2 * device, kLinks, "90");
+    const std::string second =
+        fmt::format("<gpu dev=\"{}\" sm=\"90\" rank=\"{}\" gdr=\"1\">{}</gpu></pci>", device,
+                    2 * device + 1, kLinks);
+    return text.replace(text.find("</pci>"), 6, second);
+  };
+  const std::string machine = cpu(0, shared(0) + shared(1));
+  const System system = make(machine);
+  EXPECT_FLOAT_EQ(system.path(NodeType::kGpu, 1, NodeType::kGpu, 2).gb_per_s, 18 * 20.6F);
+  EXPECT_FLOAT_EQ(system.path(NodeType::kGpu, 1, NodeType::kCpu, 0).gb_per_s, 500);
+  TopoOptions no_access;
+  no_access.reach.p2p = false;
+  const System apart = make(machine, no_access);
+  EXPECT_EQ(gpu_path(apart, 0, 1), PathType::kLoc);
+  EXPECT_EQ(gpu_path(apart, 0, 2), PathType::kC2c);
+  EXPECT_EQ(search_node(system, {}).ring.channels(), 12) << "as NCCL";
+}
+
+TEST(System, RefusesPartsOfAGpu) {
+  EXPECT_THAT(refusal(cpu(0,
+                          "<pci busid=\"1\">\n<gpu dev=\"0\" sm=\"107\" mlopart=\"1\" rank=\"1\" "
+                          "gdr=\"1\"/></pci>")),
+              HasSubstr("line 4: <gpu>: mlopart=\"1\": GPUs that are split"));
+}
+
 TEST(System, HostRanksReachEachOtherThroughTheirCpus) {
   const System system = make(cpu(0, "<host rank=\"0\"/><host rank=\"1\" bw=\"25000\"/>") +
                                  cpu(1, "<host rank=\"2\"/>" + nic(0)),
