@@ -16,7 +16,9 @@
  * the time the same on all ranks, and asks again with the list of all trials so far; so a tuner can
  * learn, and its answer still depends on its arguments only.
  * Failure: a code other than PLEXUS_OK, or invalid times, cause one WARN; the host then uses its
- * built-in rules. A tuner cannot make a result wrong.
+ * built-in rules. A tuner cannot make a result wrong. Where init returns PLEXUS_INVALID_USAGE, with
+ * a sentence that begins with the setting that cannot be used (NAME=value: ...), the communicator
+ * is not made.
  */
 #pragma once
 

@@ -380,20 +380,18 @@ Result<void> read_old_name(const OldName& old, Config& config) {
 
 Result<void> check_choices(const Config& config) {
   if (config.device != "auto" && config.device != "cuda" && config.device != "host") {
-    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is invalid: expected auto, cuda or host",
-                config.device);
+    return fail(Code::kInvalidArgument, "{} is invalid: expected auto, cuda or host",
+                describe_setting("PLEXUS_DEVICE", config.device));
   }
   if (config.net_security != "off" && config.net_security != "auth" &&
       config.net_security != "tls") {
-    return fail(Code::kInvalidArgument,
-                "PLEXUS_NET_SECURITY={} is invalid: expected off, auth or tls",
-                config.net_security);
+    return fail(Code::kInvalidArgument, "{} is invalid: expected off, auth or tls",
+                describe_setting("PLEXUS_NET_SECURITY", config.net_security));
   }
   if (!config.socket_family.empty() && config.socket_family != "AF_INET" &&
       config.socket_family != "AF_INET6") {
-    return fail(Code::kInvalidArgument,
-                "NCCL_SOCKET_FAMILY={} is invalid: expected AF_INET or AF_INET6",
-                config.socket_family);
+    return fail(Code::kInvalidArgument, "{} is invalid: expected AF_INET or AF_INET6",
+                describe_setting("NCCL_SOCKET_FAMILY", config.socket_family));
   }
   return ok();
 }
@@ -411,6 +409,13 @@ void add_trace(Config& config) {
 }
 
 }  // namespace
+
+std::string describe_setting(const char* name, const std::string& value) {
+  const auto found = find_setting(name);
+  return found.has_value() && found->value == value
+             ? fmt::format("{}={} (from {})", name, value, origin_of(*found, name))
+             : fmt::format("{}={}", name, value);
+}
 
 std::span<const Setting> settings() {
   static const auto kSettings = [] {

@@ -103,6 +103,8 @@ std::span<const Setting> settings();
 std::string settings_markdown();
 /// The text that the user set, from the environment or a file; nullopt: not set.
 std::optional<std::string> setting_value(std::string_view name);
+/// "NAME=value (from /etc/nccl.conf)": a setting, and where it was set, for messages.
+std::string describe_setting(const char* name, const std::string& value);
 Result<Config> read_config();
 
 /// Returns the lock that is held while settings are read and while a plugin makes its context:

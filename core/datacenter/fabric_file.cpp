@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "core/base/file_kind.hpp"
+
 namespace plexus {
 namespace {
 
@@ -235,6 +237,7 @@ Result<FabricFile> parse_fabric_file(std::string_view text) {
     return fail(Code::kInvalidUsage, "the file has {} bytes, at most {} are supported", text.size(),
                 kFileBytesMax);
   }
+  PLEXUS_TRY(check_file_kind(text, FileKind::kFabricFile));
   FabricFile file;
   for (int line = 1; !text.empty(); ++line) {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -210,8 +210,9 @@ class NativeTuner final : public TunerSource {
     if (code == PLEXUS_OK) {
       return ok();
     }
-    return reason_.empty() ? fail(Code::kSystemError, "its {} failed with code {}", what, code)
-                           : fail(Code::kSystemError, "{}", reason_);
+    const Code cause = code == PLEXUS_INVALID_USAGE ? Code::kInvalidUsage : Code::kSystemError;
+    return reason_.empty() ? fail(cause, "its {} failed with code {}", what, code)
+                           : fail(cause, "{}", reason_);
   }
 
   std::string name_;
@@ -219,6 +220,20 @@ class NativeTuner final : public TunerSource {
   std::string reason_;  // reason logged by the plugin during the call in progress
   plexus_tuner_context_t* context_ = nullptr;
 };
+
+/// What a plugin says of a setting that it cannot use (NAME=value: ...), with where that was set.
+/// nullopt: the sentence is of something else.
+std::optional<std::string> find_bad_setting(const Error& error) {
+  const std::string& sentence = error.message();
+  const std::string name = sentence.substr(0, sentence.find('='));
+  const auto value = setting_value(name);
+  const std::string begin = fmt::format("{}={}: ", name, value.value_or(""));
+  if (error.code() != Code::kInvalidUsage || !value.has_value() || !sentence.starts_with(begin)) {
+    return std::nullopt;
+  }
+  return fmt::format("{}: {}", describe_setting(name.c_str(), *value),
+                     sentence.substr(begin.size()));
+}
 
 /// A communicator works without a tuner, so a tuner that does not start is only a WARN.
 std::unique_ptr<TunerSource> warn_not_started(const std::string& name, const Error& error) {
@@ -232,6 +247,10 @@ Result<std::unique_ptr<TunerSource>> start_native(const Library& library,
   PLEXUS_TRY(ops, check(*plugin, library.path().string()));
   auto tuner = std::make_unique<NativeTuner>(*plugin, ops);
   if (const auto started = tuner->init(comm); started.has_error()) {
+    // Other algorithms than the user's setting asks for would be chosen, unnoticed.
+    if (const auto bad = find_bad_setting(started.error())) {
+      return fail(Code::kInvalidUsage, "{}", *bad);
+    }
     return warn_not_started(tuner->name(), started.error());
   }
   return std::unique_ptr<TunerSource>(std::move(tuner));
@@ -264,7 +283,8 @@ Result<std::unique_ptr<Tuner>> Tuner::open(const TunerOptions& options,
     return std::unique_ptr<Tuner>();
   }
   auto tuner = load(options, comm);
-  if (tuner.has_error()) {
+  const bool is_named = !options.plugin.empty() || !options.net_plugins.empty();
+  if (tuner.has_error() && is_named) {
     return std::move(tuner).error().with_context(
         options.plugin.empty() ? fmt::format("tuner of NCCL_NET_PLUGIN={}", options.net_plugins)
                                : fmt::format("NCCL_TUNER_PLUGIN={}", options.plugin));

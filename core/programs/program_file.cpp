@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/file_kind.hpp"
 #include "core/programs/msccl_xml.hpp"
 #include "core/programs/program_json.hpp"
 #include "kernels/program/lane_network.hpp"
@@ -102,6 +103,7 @@ ProgramProof prove_whole(const ProgramFile& file) {
 }  // namespace
 
 Result<ProgramFile> parse_program_file(std::string_view text) {
+  PLEXUS_TRY(check_file_kind(text, FileKind::kProgram));
   const size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   if (text.substr(first).starts_with('<')) {
     PLEXUS_TRY(file, parse_msccl(text));

@@ -116,8 +116,7 @@ class Object {
     }
     std::vector<Object> all;
     for (const Json& each : *value) {
-      all.emplace_back(
-          each, fmt::format("{}{} {}", where_.empty() ? "" : where_ + ", ", what, all.size()));
+      all.emplace_back(each, fmt::format("{}, {} {}", where_, what, all.size()));
     }
     return all;
   }
@@ -316,16 +315,16 @@ Result<ProgramFile> parse_program_json(std::string_view text) {
   if (json.is_discarded()) {
     return fail(Code::kInvalidArgument, "it is neither JSON nor XML");
   }
-  const Object object(json, "");
-  PLEXUS_TRY(object.check({"format", "version", "name", "collective", "nranks", "root", "chunks",
-                           "scratch_chunks", "shares_scratch", "protocol", "bytes_min", "bytes_max",
-                           "in_place", "out_of_place", "ranks"}));
+  const Object object(json, "the file");
   PLEXUS_TRY(format, object.text("format"));
   PLEXUS_TRY(version, object.integer("version", 0, INT32_MAX));
   if (format != kFormat || version != kVersion) {
     return fail(Code::kInvalidArgument, "it is '{}' of version {}, expected '{}' of version {}",
                 printable(format), version, kFormat, kVersion);
   }
+  PLEXUS_TRY(object.check({"format", "version", "name", "collective", "nranks", "root", "chunks",
+                           "scratch_chunks", "shares_scratch", "protocol", "bytes_min", "bytes_max",
+                           "in_place", "out_of_place", "ranks"}));
   ProgramFile file;
   PLEXUS_TRY(nranks, object.integer("nranks", 2, kFileRanksMax));
   PLEXUS_TRY(read_use(object, nranks, file));

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "core/base/config.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
@@ -35,8 +36,7 @@ std::string family_of(const std::string& name) {
 Result<void> add_text(const std::filesystem::path& path, std::vector<ProgramText>& texts) {
   FileText file = read_regular_file(path.string(), kFileBytesMax);
   if (!file.refusal.empty()) {
-    return fail(Code::kInvalidUsage, "'{}' of PLEXUS_PROGRAM_PATH cannot be read: {}",
-                path.string(), file.refusal);
+    return fail(Code::kInvalidUsage, "'{}' cannot be read: {}", path.string(), file.refusal);
   }
   texts.push_back({.path = path.string(), .text = std::move(file.text)});
   return ok();
@@ -55,12 +55,12 @@ Result<void> read_entry(const std::filesystem::path& folder, std::vector<Program
     }
   }
   if (error) {
-    return fail(Code::kInvalidUsage, "cannot read the folder '{}' of PLEXUS_PROGRAM_PATH: {}",
-                folder.string(), error.message());
+    return fail(Code::kInvalidUsage, "cannot read the folder '{}': {}", folder.string(),
+                error.message());
   }
   std::sort(paths.begin(), paths.end());
   if (texts.size() + paths.size() > kFilesMax) {
-    return fail(Code::kInvalidUsage, "PLEXUS_PROGRAM_PATH: more than {} files", kFilesMax);
+    return fail(Code::kInvalidUsage, "more than {} files", kFilesMax);
   }
   for (const std::filesystem::path& path : paths) {
     PLEXUS_TRY(add_text(path, texts));
@@ -81,7 +81,10 @@ int most_lanes(std::span<const Program> programs) {
 Result<std::vector<ProgramText>> read_program_folders(std::string_view folders) {
   std::vector<ProgramText> texts;
   for (const std::string_view folder : split_list(folders, ':')) {
-    PLEXUS_TRY(read_entry(folder, texts));
+    if (auto read = read_entry(folder, texts); !read) {
+      return std::move(read).error().with_context(
+          describe_setting("PLEXUS_PROGRAM_PATH", std::string(folders)));
+    }
   }
   return texts;
 }

@@ -54,13 +54,14 @@ Result<FabricFile> read_fabric_file(const Config& config) {
   }
   const FileText file = read_regular_file(config.fabric_file);
   if (file.text.empty() || !file.refusal.empty()) {
-    return fail(Code::kInvalidArgument, "PLEXUS_FABRIC_FILE={} cannot be read: {}",
-                config.fabric_file, file.refusal.empty() ? "it is empty" : file.refusal);
+    return fail(Code::kInvalidArgument, "{} cannot be read: {}",
+                describe_setting("PLEXUS_FABRIC_FILE", config.fabric_file),
+                file.refusal.empty() ? "it is empty" : file.refusal);
   }
   auto parsed = parse_fabric_file(file.text);
   if (!parsed) {
     return std::move(parsed).error().with_context(
-        fmt::format("PLEXUS_FABRIC_FILE={}", config.fabric_file));
+        describe_setting("PLEXUS_FABRIC_FILE", config.fabric_file));
   }
   return std::move(parsed).value();
 }

@@ -25,7 +25,11 @@ Result<System> system_of(int rank,
                                         .device = info.device,
                                         .sm = info.device_sm}};
   PLEXUS_TRY(machine, describe_host(ranks, source));
-  PLEXUS_TRY(system, build_system(machine));
+  auto built = build_system(machine);
+  if (!built) {
+    return in_file(describe_topo_file(*source.config), std::move(built).error());
+  }
+  System system = std::move(built).value();
   // Registration shows whether the GPU supports it; a topology file of the user is trusted.
   if (source.config->topo_file.empty()) {
     for (int gpu = 0; gpu < system.count(NodeType::kGpu); ++gpu) {

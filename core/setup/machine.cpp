@@ -33,6 +33,10 @@ NetPort port_of(const NetProperties& properties) {
 
 }  // namespace
 
+std::string describe_topo_file(const Config& config) {
+  return config.topo_file.empty() ? "" : describe_setting("NCCL_TOPO_FILE", config.topo_file);
+}
+
 Result<XmlElement> describe_host(const std::vector<HostRank>& ranks, const HostSource& source) {
   DetectRequest request;
   request.ranks = ranks;
@@ -49,11 +53,8 @@ Result<XmlElement> describe_host(const std::vector<HostRank>& ranks, const HostS
     }
     return source.cache->describe(request);
   }
-  auto file = read_machine_file(source.config->topo_file);
-  if (file.has_error()) {
-    return std::move(file).error().with_context("NCCL_TOPO_FILE");
-  }
-  return fill_template(std::move(file).value(), request.ranks, request.nets);
+  PLEXUS_TRY(file, read_machine_file(source.config->topo_file, describe_topo_file(*source.config)));
+  return fill_template(std::move(file), request.ranks, request.nets);
 }
 
 }  // namespace plexus

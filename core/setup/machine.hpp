@@ -19,6 +19,9 @@ struct HostSource {
   TopologyCache* cache = nullptr;
 };
 
+/// For messages about what NCCL_TOPO_FILE describes; empty: it is not set.
+[[nodiscard]] std::string describe_topo_file(const Config& config);
+
 [[nodiscard]] Result<XmlElement> describe_host(const std::vector<HostRank>& ranks,
                                                const HostSource& source);
 

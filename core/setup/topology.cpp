@@ -38,7 +38,8 @@ ReachKey reach_key(std::span<const PeerInfo> infos, size_t rank) {
 Result<std::string> read_text(const std::string& file_name, const char* setting) {
   FileText file = read_regular_file(file_name);
   if (file.text.empty() || !file.refusal.empty()) {
-    return fail(Code::kInvalidArgument, "{}={} cannot be read: {}", setting, file_name,
+    return fail(Code::kInvalidArgument, "{} cannot be read: {}",
+                describe_setting(setting, file_name),
                 file.refusal.empty() ? "it is empty" : file.refusal);
   }
   return std::move(file.text);
@@ -48,7 +49,8 @@ Result<void> write_text(const std::string& file_name,
                         const char* setting,
                         const std::string& text) {
   if (const auto refusal = write_text_file(file_name, text, O_TRUNC); !refusal.empty()) {
-    return fail(Code::kInvalidArgument, "{}={} cannot be written: {}", setting, file_name, refusal);
+    return fail(Code::kInvalidArgument, "{} cannot be written: {}",
+                describe_setting(setting, file_name), refusal);
   }
   return ok();
 }
@@ -90,12 +92,14 @@ Result<std::vector<PartChannels>> search(const TopologyInput& input,
                                          bool inter) {
   PartRequest request{.ranks = ranks, .inter = inter, .options = {}, .graphs = {}};
   PLEXUS_TRY(options, read_topo_options(*input.config));
+  request.machine_from = describe_topo_file(*input.config);
   request.options = options;
   request.options.shm_disable = false;  // `ranks` can reach each other by definition
   request.options.reach.without_p2p = pairs_without_p2p(input.infos, ranks);
   if (!input.config->graph_file.empty()) {
     PLEXUS_TRY(graphs, read_text(input.config->graph_file, "NCCL_GRAPH_FILE"));
     request.graphs = std::move(graphs);
+    request.graphs_from = describe_setting("NCCL_GRAPH_FILE", input.config->graph_file);
   }
   PLEXUS_TRY(machine, describe_host(
                           ranks, {.config = input.config, .net = input.net, .cache = input.cache}));

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/file_kind.hpp"
+#include "core/base/text.hpp"
 #include "core/topo/xml_tree.hpp"
 
 namespace plexus {
@@ -112,8 +114,8 @@ class GraphReader {
     }
     const int wanted = graph.pattern == Pattern::kNvls ? 1 : system_.count(NodeType::kGpu);
     if (static_cast<int>(ranks.size()) != wanted) {
-      return fail(Code::kInvalidUsage, "{} has {} ranks, expected {}", element.where(),
-                  ranks.size(), wanted);
+      return fail(Code::kInvalidUsage, "{} has {} ranks, expected {} ({})", element.where(),
+                  ranks.size(), wanted, describe_ranks());
     }
     graph.ranks.push_back(std::move(ranks));
     graph.nets.push_back(nets.empty() ? ChannelNets{}
@@ -130,7 +132,10 @@ class GraphReader {
         return node.rank.rank;
       }
     }
-    return fail(Code::kInvalidUsage, "{}: no rank here has it", element.where());
+    const std::string named =
+        rank >= 0 ? fmt::format("number {}", rank) : fmt::format("dev {:#x}", device & kDeviceMask);
+    return fail(Code::kInvalidUsage, "{}: no rank here has {} ({})", element.where(), named,
+                describe_ranks());
   }
 
   Result<int> read_net(const XmlElement& element) {
@@ -141,8 +146,33 @@ class GraphReader {
         return node.net.device;
       }
     }
-    return fail(Code::kInvalidUsage, "{}: no NIC here has dev {:#x}", element.where(),
-                device & kDeviceMask);
+    return fail(Code::kInvalidUsage, "{}: no NIC here has dev {:#x} ({})", element.where(),
+                device & kDeviceMask, describe_nets());
+  }
+
+  /// "here: rank 0 on dev 0x0, rank 1 on the host"
+  [[nodiscard]] std::string describe_ranks() const {
+    return describe(NodeType::kGpu, [](const Node& node) {
+      return fmt::format(
+          "rank {} on {}", node.rank.rank,
+          node.rank.is_host ? "the host" : fmt::format("dev {:#x}", node.rank.device));
+    });
+  }
+
+  [[nodiscard]] std::string describe_nets() const {
+    return describe(NodeType::kNet, [](const Node& node) {
+      return fmt::format("dev {:#x} {}", node.net.device, printable(node.net.name));
+    });
+  }
+
+  template <class Describe>
+  [[nodiscard]] std::string describe(NodeType type, const Describe& describe_node) const {
+    constexpr int kShown = 8;
+    std::string text = system_.count(type) == 0 ? "here: none" : "here: ";
+    for (int i = 0; i < std::min(system_.count(type), kShown); ++i) {
+      text += (i == 0 ? "" : ", ") + describe_node(system_.node(type, i));
+    }
+    return text + (system_.count(type) > kShown ? ", ..." : "");
   }
 
   const System& system_;
@@ -204,6 +234,7 @@ XmlElement element_of(const ChannelGraph& graph, GraphId id, const System& syste
 Result<GivenChannels> parse_graphs(std::string_view text,
                                    const System& system,
                                    const TopoOptions& options) {
+  PLEXUS_TRY(check_file_kind(text, FileKind::kGraphs));
   PLEXUS_TRY(root, parse_xml(text));
   if (root.tag != "graphs") {
     return fail(Code::kInvalidUsage, "{} where a graph file must have <graphs>", root.where());

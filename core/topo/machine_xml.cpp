@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "core/base/file_kind.hpp"
 #include "guest/file.hpp"
 
 namespace plexus {
@@ -117,6 +118,7 @@ Result<void> check_element(XmlElement& element, std::span<const Attribute> attri
 }  // namespace
 
 Result<XmlElement> parse_machine(std::string_view text) {
+  PLEXUS_TRY(check_file_kind(text, FileKind::kTopology));
   PLEXUS_TRY(root, parse_xml(text));
   if (root.tag != "system") {
     return fail(Code::kInvalidUsage, "{} where a topology file must have <system>", root.where());
@@ -130,15 +132,15 @@ Result<XmlElement> parse_machine(std::string_view text) {
   return root;
 }
 
-Result<XmlElement> read_machine_file(const std::string& file_name) {
+Result<XmlElement> read_machine_file(const std::string& file_name, const std::string& from) {
+  const std::string shown = from.empty() ? "topology file " + file_name : from;
   const FileText file = read_regular_file(file_name);
   if (!file.refusal.empty()) {
-    return fail(Code::kInvalidUsage, "topology file {} cannot be read: {}", file_name,
-                file.refusal);
+    return fail(Code::kInvalidUsage, "{} cannot be read: {}", shown, file.refusal);
   }
   Result<XmlElement> machine = parse_machine(file.text);
   if (!machine) {
-    return std::move(machine).error().with_context("topology file " + file_name);
+    return std::move(machine).error().with_context(shown);
   }
   return machine;
 }

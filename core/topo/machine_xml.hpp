@@ -14,7 +14,7 @@ namespace plexus {
 
 /// Parses and checks. Elements that the format does not know are dropped, as in NCCL.
 Result<XmlElement> parse_machine(std::string_view text);
-/// The same for a file; errors name the file.
-Result<XmlElement> read_machine_file(const std::string& file_name);
+/// The same for a file; errors begin with `from`, or, if that is empty, with the file's name.
+Result<XmlElement> read_machine_file(const std::string& file_name, const std::string& from = {});
 
 }  // namespace plexus

@@ -240,15 +240,22 @@ Result<HostChannels> search_host(const XmlElement& machine, const PartRequest& r
   }
   XmlElement seen = machine;
   keep_ranks(seen, seen_ranks(request.ranks, whole));
-  PLEXUS_TRY(system, build_system(seen));
+  auto built = build_system(seen);
+  if (!built) {
+    return in_file(request.machine_from, std::move(built).error());
+  }
+  const System& system = built.value();
   const std::vector<System> systems = split_by_reach(system, request.options, request.inter);
   HostChannels host{.parts = {}, .warnings = nvlink_warnings(systems)};
   for (const System& one : systems) {
     PartChannels part{.ranks = ranks_in(one, request.ranks, whole), .whole = whole, .found = {}};
     GivenChannels given;
     if (whole) {
-      PLEXUS_TRY(parsed, parse_graphs(request.graphs, one, request.options));
-      given = std::move(parsed);
+      auto parsed = parse_graphs(request.graphs, one, request.options);
+      if (!parsed) {
+        return in_file(request.graphs_from, std::move(parsed).error());
+      }
+      given = std::move(parsed).value();
     }
     part.found = search_node(one, request.options, given);
     host.parts.push_back(std::move(part));

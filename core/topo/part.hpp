@@ -37,6 +37,8 @@ struct PartRequest {
   TopoOptions options;
   // text of a graph file over all ranks of a part; empty: everything is searched
   std::string graphs;
+  std::string graphs_from = {};   // for messages: where the two come from
+  std::string machine_from = {};  // empty: this machine
 };
 
 struct PartChannels {

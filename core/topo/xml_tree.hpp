@@ -48,6 +48,11 @@ struct XmlElement {
   }
 };
 
+/// The error of what a file says, with the file before its line; `from` empty: as it is.
+[[nodiscard]] inline Error in_file(const std::string& from, Error error) {
+  return from.empty() ? std::move(error) : std::move(error).with_context(from);
+}
+
 Result<XmlElement> parse_xml(std::string_view text);
 std::string format_xml(const XmlElement& root);
 

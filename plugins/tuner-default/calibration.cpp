@@ -215,14 +215,9 @@ Result<CalibrationFile> parse_calibration(std::string_view text) {
 Result<CalibrationFile> read_calibration(const std::filesystem::path& path) {
   const FileText read = read_regular_file(path.string());
   if (!read.refusal.empty()) {
-    return fail(PLEXUS_INVALID_USAGE, "calibration {} cannot be read: {}", path.string(),
-                read.refusal);
+    return fail(PLEXUS_INVALID_USAGE, "it cannot be read: {}", read.refusal);
   }
-  auto file = parse_calibration(read.text);
-  if (file.has_error()) {
-    return fail(PLEXUS_INVALID_USAGE, "calibration {}: {}", path.string(), file.error().text);
-  }
-  return file;
+  return parse_calibration(read.text);
 }
 
 }  // namespace plexus::tuner_default

@@ -24,7 +24,7 @@ struct CalibrationFile {
 
 /// An Error says what is wrong: no JSON, an unknown class or name, a number that cannot be a cost.
 plugin::Result<CalibrationFile> parse_calibration(std::string_view text);
-/// The same for a file, which the Error names.
+/// The same for a file.
 plugin::Result<CalibrationFile> read_calibration(const std::filesystem::path& path);
 
 }  // namespace plexus::tuner_default

@@ -17,8 +17,11 @@ plugin::Result<Model> Model::open(const plexus_tuner_comm_t& comm, const plugin:
   const char* const file = std::getenv("PLEXUS_TUNE_FILE");
   const bool is_named = file != nullptr && *file != '\0';
   if (is_named) {
-    PLEXUS_TRY(read, read_calibration(file));
-    calibration = std::move(read);
+    auto read = read_calibration(file);
+    if (read.has_error()) {
+      return plugin::fail(PLEXUS_INVALID_USAGE, "PLEXUS_TUNE_FILE={}: {}", file, read.error().text);
+    }
+    calibration = std::move(read).value();
     log.info("calibration {}", file);
   }
   Model model(std::move(calibration), is_named);

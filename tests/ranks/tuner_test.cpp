@@ -268,10 +268,21 @@ TEST_F(CsvTuner, AMissingFileIsSaid) {
   EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("CSV_TUNER_FILE names no file"));
 }
 
-TEST_F(TunerTest, TheDefaultOneReadsItsCalibration) {
-  setenv("PLEXUS_TUNE_FILE", "/nonexistent/tune.json", 1);
-  EXPECT_NE(sum(), "");
-  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("the built-in choice is used"));
+/// Without it other algorithms would be chosen, and nobody would notice.
+TEST_F(TunerTest, ACalibrationThatCannotBeUsedIsAnError) {
+  const std::string broken = ::testing::TempDir() + "broken_tune.json";
+  std::ofstream(broken) << "{\"links\": 1}";
+  const std::pair<std::string, const char*> files[] = {
+      {"/nonexistent/tune.json", "it cannot be read: "},
+      {broken, "has links that are not an object"}};
+  for (const auto& [file, cause] : files) {
+    setenv("PLEXUS_TUNE_FILE", file.c_str(), 1);
+    ncclComm_t comms[2] = {};
+    EXPECT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclInvalidUsage);
+    EXPECT_THAT(ncclGetLastError(nullptr),
+                HasSubstr("PLEXUS_TUNE_FILE=" + file + " (from the environment): " + cause));
+  }
+  std::filesystem::remove(broken);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <set>
 
+#include "core/base/file_kind.hpp"
 #include "tools/fabric/fabric.hpp"
 #include "tools/fabric/network.hpp"
 
@@ -248,6 +249,9 @@ class FabricParser {
   std::set<std::pair<int, int>> joined_;
 };
 
-Result<Fabric> Fabric::parse(std::string_view text) { return FabricParser().parse(text); }
+Result<Fabric> Fabric::parse(std::string_view text) {
+  PLEXUS_TRY(check_file_kind(text, FileKind::kFabricModel));
+  return FabricParser().parse(text);
+}
 
 }  // namespace plexus

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/base/file_kind.hpp"
 #include "tools/slurm/yaml.hpp"
 
 namespace plexus {
@@ -44,6 +45,9 @@ Result<SlurmTopology> choose(std::vector<SlurmTopology> topologies, const SlurmR
 Result<std::string> fabric_file_of_slurm(std::string_view text,
                                          const SlurmRequest& request,
                                          const ReadFile& read) {
+  if (auto checked = check_file_kind(text, FileKind::kSlurm); !checked) {
+    return std::move(checked).error().with_context(request.path);
+  }
   std::vector<SlurmTopology> topologies;
   if (is_yaml(text)) {
     PLEXUS_TRY(several, read_topology_yaml(text, request.path));

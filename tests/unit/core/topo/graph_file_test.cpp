@@ -74,14 +74,15 @@ TEST(GraphFile, SaysLineAndReason) {
   EXPECT_THAT(refusal("<channel><gpu dev=\"0\"/><gpu dev=\"0\"/></channel>"),
               HasSubstr("rank 0 is in the channel twice"));
   EXPECT_THAT(refusal("<channel><gpu dev=\"0\"/><gpu dev=\"0x10\"/></channel>"),
-              HasSubstr("no rank here has it"));
-  EXPECT_THAT(refusal("<channel><net dev=\"9\"/></channel>"), HasSubstr("no NIC here has dev 0x9"));
+              HasSubstr("no rank here has dev 0x10 (here: rank 0 on dev 0x0, rank 1 on dev 0x1)"));
+  EXPECT_THAT(refusal("<channel><net dev=\"9\"/></channel>"),
+              HasSubstr("no NIC here has dev 0x9 (here: "));
   EXPECT_THAT(refusal("<channel><gpu dev=\"0\"/><gpu dev=\"1\"/></channel>", "nchannels=\"2\""),
               HasSubstr("has nchannels 2, but lists 1"));
   EXPECT_THAT(refusal(""), HasSubstr("has nchannels 1, but lists 0"));
   EXPECT_THAT(
       parse_graphs("<system version=\"1\"/>", load("epyc-2x4090", false), {}).error().message(),
-      HasSubstr("<system> where a graph file must have <graphs>"));
+      HasSubstr("; NCCL_GRAPH_FILE and --graph read NCCL's XML of channels"));
 }
 
 }  // namespace

@@ -35,12 +35,14 @@ TEST(MachineXml, EveryMachineAndTemplateRoundTrips) {
 }
 
 TEST(MachineXml, RefusesVersion2OfTheForeignDialect) {
-  EXPECT_THAT(refusal(read_fixture("rccl-8xmi300x-topo.xml")), HasSubstr("version 2"));
+  EXPECT_THAT(refusal(read_fixture("rccl-8xmi300x-topo.xml")),
+              HasSubstr("this is RCCL's XML of a topology; NCCL_TOPO_FILE and"));
 }
 
 TEST(MachineXml, SaysLineAndReason) {
   EXPECT_THAT(refusal(""), HasSubstr("no element"));
-  EXPECT_THAT(refusal("<graphs version=\"1\"/>"), HasSubstr("<graphs> where a topology file"));
+  EXPECT_THAT(refusal("<graphs version=\"1\"/>"),
+              HasSubstr("this is NCCL's XML of channels (<graphs>), for NCCL_GRAPH_FILE"));
   EXPECT_THAT(refusal("<system version=\"1\">\n<cpu numaid=\"0\">\n</system>"),
               HasSubstr("line 3"));
   EXPECT_THAT(refusal("<system version=\"1\">\n\n<cpu/></system>"),

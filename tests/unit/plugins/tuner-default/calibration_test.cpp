@@ -11,7 +11,6 @@
 namespace plexus::tuner_default {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class CalibrationTest : public ::testing::Test {
@@ -83,8 +82,8 @@ TEST_F(CalibrationTest, SaysWhatIsWrongWithMeasuredTimes) {
               HasSubstr("ranks (2 or more)"));
 }
 
-TEST_F(CalibrationTest, SaysWhatIsWrongAndWhere) {
-  EXPECT_THAT(refusal(""), AllOf(HasSubstr(path_.string()), HasSubstr("plexus tune")));
+TEST_F(CalibrationTest, SaysWhatIsWrong) {
+  EXPECT_THAT(refusal(""), HasSubstr("cannot be read as JSON with"));
   EXPECT_THAT(refusal("[1, 2]"), HasSubstr("links"));
   EXPECT_THAT(refusal(R"({"links": {"moon": {}}})"), HasSubstr("link moon"));
   EXPECT_THAT(refusal(R"({"links": {"host": 3}})"), HasSubstr("not an object"));
