@@ -127,7 +127,7 @@ class TopologyTest(job.Test):
             self.assertEqual(ended.returncode, 0, ended.stderr)
             self.assertRegex(ended.stdout, r"(?m)^host a\[1-2\] dc berlin$")
             self.assertRegex(ended.stdout, r"(?m)^host b1 dc paris$")
-            conf.write_text("SwitchName=leaf1 Nodes=a[1-2\n")
+            conf.write_text("SwitchName=leaf1 Nodes=a[2-1]\n")
             ended = self.start([job.PLEXUS, "topo", "slurm", conf]).end(20)
             self.assertNotEqual(ended.returncode, 0)
             self.assertRegex(ended.stderr, "topology.conf: line 1")
@@ -147,6 +147,43 @@ class TopologyTest(job.Test):
                     ended = self.start(arguments, **{setting: value, "NCCL_DEBUG": "WARN"}).end(60)
                     self.assertNotEqual(ended.returncode, 0)
                     self.assertIn(expected, ended.stdout + ended.stderr)
+
+    def test_an_error_of_a_file_says_where_it_was_set_and_what_there_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            conf, graph = pathlib.Path(folder) / "nccl.conf", pathlib.Path(folder) / "graph.xml"
+            graph.write_text("""<graphs version="1">
+<graph id="0" pattern="4" crossnic="0" nchannels="1" speedintra="12" speedinter="12" typeintra="SYS" typeinter="PIX" samechannels="0">
+<channel><gpu dev="1"/></channel></graph></graphs>""")
+            arguments = job.perf("all_reduce", "--mode", "single", "--ranks", "2", "-b", "4", "-e", "4")
+            for setting, value, expected in [
+                    ("NCCL_GRAPH_FILE", graph, "line 3: <gpu>: no rank here has dev 0x1 (here: rank 0 on the host, rank 1 on the host)"),
+                    ("NCCL_TOPO_FILE", graph, "this is NCCL's XML of channels (<graphs>), for NCCL_GRAPH_FILE and --graph; NCCL_TOPO_FILE"),
+                    ("PLEXUS_FABRIC_FILE", graph, "this is NCCL's XML of channels"),
+                    ("PLEXUS_PROGRAM_PATH", f"{folder}/none", "cannot read the folder"),
+                    ("PLEXUS_TUNE_FILE", graph, "cannot be read as JSON")]:
+                for source, environment in (("the environment", {setting: str(value)}), (conf, {"NCCL_CONF_FILE": str(conf)})):
+                    with self.subTest(setting, source=source):
+                        conf.write_text(f"{setting}={value}\n")
+                        ended = self.start(arguments, **environment).end(60)
+                        self.assertNotEqual(ended.returncode, 0)
+                        self.assertIn(f"{setting}={value} (from {source}): {expected}", ended.stderr)
+
+    def test_machines_of_several_kinds_are_searched(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pci = """<pci busid="0000:{0}0:00.0" class="0x0{1}" link_speed="32 GT/s" link_width="16"/>"""
+            for name, gpus in (("a.xml", 2), ("b.xml", 4)):
+                devices = "".join(pci.format(at, "30200") for at in range(1, gpus + 1)) + pci.format(7, "20700")
+                (pathlib.Path(folder) / name).write_text(
+                    f"""<system version="1"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD">{devices}</cpu></system>""")
+            search = [job.PLEXUS, "topo", "search"]
+            ended = self.start([*search, f"{folder}/a.xml:3", f"{folder}/b.xml", "--gpus", "90:18", "--nics", "400"]).end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertRegex(ended.stdout, "(?s)^Machine 0\n.*\nMachine 1\n.*\n10 ranks, ")
+            for arguments, expected in (([f"{folder}/a.xml"], "a.xml: the description has no ranks"),
+                                        ([f"{folder}/a.xml:2", "--nodes", "3", "--gpus", "90"], "FILE:COUNT")):
+                ended = self.start([*search, *arguments]).end(60)
+                self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1), ended.stderr)
+                self.assertIn(expected, ended.stderr)
 
 
 if __name__ == "__main__":

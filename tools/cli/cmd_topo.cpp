@@ -22,6 +22,7 @@
 #include "tools/cli/flags.hpp"
 #include "tools/cli/topo/fabric.hpp"
 #include "tools/cli/topo/json.hpp"
+#include "tools/cli/topo/template.hpp"
 #include "tools/cli/topo/text.hpp"
 #include "tools/slurm/slurm.hpp"
 
@@ -29,7 +30,9 @@ namespace plexus {
 namespace {
 
 struct TopoFlags {
-  std::string file;  // empty: this machine
+  std::string file;                // empty: this machine
+  std::vector<std::string> files;  // of `search`: FILE or FILE:COUNT
+  TemplateDevices devices;
   int nodes = 1;
   int ranks = 0;  // on this machine; 0: one per core
   int dcs = 1;
@@ -60,7 +63,8 @@ XmlElement with_ranks_on_gpus(XmlElement element) {
 
 Result<XmlElement> read_machine(const TopoFlags& flags) {
   if (!flags.file.empty()) {
-    return read_machine_file(flags.file);
+    PLEXUS_TRY(machine, read_machine_file(flags.file));
+    return add_devices(std::move(machine), flags.devices);
   }
   DetectRequest request;
   const int ranks = flags.ranks > 0 ? flags.ranks : cores_available();
@@ -92,9 +96,12 @@ TopoOptions options_of(const TopoFlags& flags) {
 
 Result<System> load_system(const TopoFlags& flags) {
   PLEXUS_TRY(machine, read_machine(flags));
-  PLEXUS_TRY(system, build_system(machine));
-  compute_paths(system, options_of(flags));
-  return std::move(system);
+  auto system = build_system(machine);
+  if (!system) {
+    return in_file(flags.file, std::move(system).error());
+  }
+  compute_paths(system.value(), options_of(flags));
+  return system;
 }
 
 Result<void> show(const TopoFlags& flags) {
@@ -118,19 +125,41 @@ Result<void> dump(const TopoFlags& flags) {
   return write_output(flags.file.empty() ? "-" : flags.file, format_xml(machine));
 }
 
-Result<ClusterRequest> request_of(const TopoFlags& flags) {
+Result<std::vector<ClusterMachines>> machines_of(const TopoFlags& flags) {
+  std::vector<ClusterMachines> kinds;
+  for (const std::string& text : flags.files) {
+    PLEXUS_TRY(given, parse_machine_file(text));
+    TopoFlags one = flags;
+    one.file = given.file;
+    PLEXUS_TRY(machine, read_machine(one));
+    const bool counts = flags.nodes > 1;
+    if (counts && (given.count > 1 || flags.files.size() > 1)) {
+      return fail(Code::kInvalidArgument, "--nodes {}: the number is given as FILE:COUNT there",
+                  flags.nodes);
+    }
+    kinds.push_back({.machine = std::move(machine),
+                     .count = counts ? flags.nodes : given.count,
+                     .from = given.file});
+  }
+  if (kinds.empty()) {
+    PLEXUS_TRY(machine, read_machine(flags));
+    kinds.push_back({.machine = std::move(machine), .count = flags.nodes});
+  }
+  return kinds;
+}
+
+Result<ClusterRequest> request_of(const TopoFlags& flags, int nodes) {
   ClusterRequest request;
-  request.machines = flags.nodes;
   request.options = options_of(flags);
   request.datacenters.of_node = flags.dc_of;
   request.datacenters.scatter = flags.scatter == 1;
   if (flags.dc_of.empty() && flags.dcs > 1) {
-    if (flags.dcs > flags.nodes) {
-      return fail(Code::kInvalidArgument, "--dcs {} is greater than --nodes {}", flags.dcs,
-                  flags.nodes);
+    if (flags.dcs > nodes) {
+      return fail(Code::kInvalidArgument, "--dcs {} is greater than the number of nodes, {}",
+                  flags.dcs, nodes);
     }
-    for (int node = 0; node < flags.nodes; ++node) {
-      request.datacenters.of_node.push_back(node * flags.dcs / flags.nodes);
+    for (int node = 0; node < nodes; ++node) {
+      request.datacenters.of_node.push_back(node * flags.dcs / nodes);
     }
   }
   if (!flags.graph_file.empty()) {
@@ -139,16 +168,21 @@ Result<ClusterRequest> request_of(const TopoFlags& flags) {
     if (!file || request.graphs.empty()) {
       return fail(Code::kInvalidArgument, "--graph: cannot read the file '{}'", flags.graph_file);
     }
+    request.graphs_from = flags.graph_file;
   }
   return request;
 }
 
 Result<void> search(const TopoFlags& flags) {
   using Clock = std::chrono::steady_clock;
-  PLEXUS_TRY(machine, read_machine(flags));
-  PLEXUS_TRY(request, request_of(flags));
+  PLEXUS_TRY(kinds, machines_of(flags));
+  int nodes = 0;
+  for (const ClusterMachines& kind : kinds) {
+    nodes += kind.count;
+  }
+  PLEXUS_TRY(request, request_of(flags, nodes));
   const Clock::time_point start = Clock::now();
-  PLEXUS_TRY(cluster, plan_cluster(machine, request));
+  PLEXUS_TRY(cluster, plan_cluster(kinds, request));
   const double search_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   for (const std::string& warning : cluster.warnings) {
     fmt::print(stderr, "plexus: {}\n", warning);
@@ -262,6 +296,7 @@ CLI::App* add_slurm_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flags
 Command add_topo_command(CLI::App& program) {
   constexpr IntRange kRanks = {0, 512};
   constexpr IntRange kCrossNic = {0, 2};
+  constexpr IntRange kGbit = {1, 10'000};
   CLI::App* app = program.add_subcommand(
       "topo", "A machine's topology, and the channels over one or many such machines");
   app->require_subcommand(1);
@@ -278,15 +313,28 @@ Command add_topo_command(CLI::App& program) {
   };
   for (const Verb& verb : verbs) {
     const bool writes = verb.run == dump;
-    verb.app
-        ->add_option("FILE", flags->file,
-                     writes ? "file to write (default stdout)"
-                            : "NCCL's topology XML (default: this machine)")
-        ->type_name("");
+    if (verb.run == search) {
+      verb.app
+          ->add_option("FILE", flags->files,
+                       "NCCL's topology XML, of COUNT nodes if FILE:COUNT (default: this machine)")
+          ->type_name("");
+    } else {
+      verb.app
+          ->add_option("FILE", flags->file,
+                       writes ? "file to write (default stdout)"
+                              : "NCCL's topology XML (default: this machine)")
+          ->type_name("");
+    }
     add_int(*verb.app, "--ranks", &flags->ranks, kRanks,
             "ranks on this host (default: one for each GPU, without GPUs one for each core)");
     if (!writes) {
       add_int(*verb.app, "--cross-nic", &flags->cross_nic, kCrossNic, "as NCCL_CROSS_NIC");
+      add_flag(
+          *verb.app, "--gpus",
+          [flags](const std::string& text) { return parse_gpus(text, &flags->devices); },
+          "of a file without GPUs: compute capability times 10, and NVLinks of each: 80:12");
+      add_int(*verb.app, "--nics", &flags->devices.nic_gbit_per_s, kGbit,
+              "of a file without NICs: Gbit/s of each network card in it");
       verb.app->add_flag("--no-p2p", flags->no_p2p, "no peer access between GPUs");
     }
   }

@@ -189,9 +189,15 @@ std::string format_machine(const System& system) {
 std::string format_cluster(const ClusterChannels& cluster) {
   std::string out;
   for (size_t part = 0; part < cluster.found.size(); ++part) {
-    if (cluster.found.size() > 1) {
+    const size_t kind = cluster.kinds[part];
+    const auto first = std::find(cluster.kinds.begin(), cluster.kinds.end(), kind);
+    const auto parts = std::count(first, cluster.kinds.end(), kind);
+    if (cluster.kinds.back() > 0) {
+      out += fmt::format("Machine {}\n", kind);
+    }
+    if (parts > 1) {
       out += fmt::format("Part {} of the machine (the network is the better way between parts)\n",
-                         part);
+                         static_cast<std::ptrdiff_t>(part) - (first - cluster.kinds.begin()));
     }
     const bool inter = cluster.parts[part].inter;
     format_graph("ring", cluster.found[part].ring, inter, out);

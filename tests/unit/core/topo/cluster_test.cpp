@@ -126,8 +126,7 @@ TEST_P(Cluster, RingsVisitEachRankOnceAndTreesReachAll) {
   expect_joined(two.value(), 2);
   const int per_machine = alone.value().joined.ranks;
   for (const int machines : {3, 4, 5, 8, 16}) {
-    ClusterChannels cluster{
-        .parts = two.value().parts, .found = two.value().found, .warnings = {}, .joined = {}};
+    ClusterChannels cluster = two.value();
     std::vector<ClusterNode> nodes;
     for (int machine = 0; machine < machines; ++machine) {
       for (const NodeChannels& part : cluster.found) {
