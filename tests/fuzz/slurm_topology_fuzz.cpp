@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return std::string(text);
   };
   const auto fabric = plexus::fabric_file_of_slurm(text, {.path = "file"}, read);
-  if (fabric && !plexus::parse_fabric_file(fabric.value())) {
+  if (fabric && !plexus::parse_fabric_file(fabric.value().text)) {
     std::abort();
   }
   return 0;

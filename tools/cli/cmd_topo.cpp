@@ -229,7 +229,10 @@ Result<void> import_slurm(const TopoFlags& flags) {
              fabric_file_of_slurm(
                  text, {.path = flags.file, .depth = flags.depth, .topology = flags.slurm_topology},
                  read));
-  return write_output("-", fabric);
+  for (const std::string& warning : fabric.warnings) {
+    fmt::print(stderr, "plexus: {}\n", warning);
+  }
+  return write_output("-", fabric.text);
 }
 
 Result<void> take_dc_of(const std::string& text, std::vector<int>* target) {

@@ -42,7 +42,7 @@ Result<SlurmTopology> choose(std::vector<SlurmTopology> topologies, const SlurmR
 
 }  // namespace
 
-Result<std::string> fabric_file_of_slurm(std::string_view text,
+Result<SlurmFabric> fabric_file_of_slurm(std::string_view text,
                                          const SlurmRequest& request,
                                          const ReadFile& read) {
   if (auto checked = check_file_kind(text, FileKind::kSlurm); !checked) {
@@ -64,7 +64,7 @@ Result<std::string> fabric_file_of_slurm(std::string_view text,
     return fail(Code::kInvalidUsage, "{}: topology '{}' has no tree and no blocks", topology.where,
                 topology.name);
   }
-  return format_fabric_file(topology, request.depth);
+  return make_fabric_file(topology, request.depth);
 }
 
 }  // namespace plexus

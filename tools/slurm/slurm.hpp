@@ -22,7 +22,7 @@ struct SlurmRequest {
 };
 
 /// kInvalidUsage: file, line and cause, wherever slurmctld would not start with the file.
-Result<std::string> fabric_file_of_slurm(std::string_view text,
+Result<SlurmFabric> fabric_file_of_slurm(std::string_view text,
                                          const SlurmRequest& request,
                                          const ReadFile& read);
 

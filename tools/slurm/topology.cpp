@@ -184,13 +184,15 @@ std::string datacenter_name(std::string_view name) {
   return result.empty() ? "_" : result;
 }
 
-Result<void> append_hosts(const Group& group, const std::string& datacenter, std::string* text) {
+Result<void> append_hosts(const Group& group, const std::string& datacenter, SlurmFabric* fabric) {
   PLEXUS_TRY(entries, parse_hostlist(group.nodes.value_or("")));
   for (const HostEntry& entry : entries) {
-    const std::string hosts = printable(entry.to_string());
-    *text += entry.may_name_hosts()
-                 ? fmt::format("host {} dc {}\n", hosts, datacenter)
-                 : fmt::format("# {}: '{}' names no host\n", printable(group.where), hosts);
+    if (entry.may_name_hosts()) {
+      fabric->text += fmt::format("host {} dc {}\n", entry.to_string(), datacenter);
+    } else {
+      fabric->warnings.push_back(fmt::format("{}: '{}' names no host, and is left out", group.where,
+                                             printable(entry.to_string())));
+    }
   }
   return ok();
 }
@@ -213,7 +215,7 @@ Result<void> check(const SlurmTopology& topology) {
   return check_tree(topology.groups, children);
 }
 
-Result<std::string> format_fabric_file(const SlurmTopology& topology, int depth) {
+Result<SlurmFabric> make_fabric_file(const SlurmTopology& topology, int depth) {
   const std::vector<Group>& groups = topology.groups;
   Children children(groups.size());
   if (topology.kind == SlurmTopology::Kind::kTree) {
@@ -227,7 +229,8 @@ Result<std::string> format_fabric_file(const SlurmTopology& topology, int depth)
                 topology.where, kind_of(topology), tops.size(), kDatacentersMax,
                 depth > 0 ? " (take a smaller --depth)" : "");
   }
-  std::string text = "# from Slurm's topology; add 'link DC DC gbit N ms N'\n";
+  SlurmFabric fabric{.text = "# from Slurm's topology; add 'link DC DC gbit N ms N'\n",
+                     .warnings = {}};
   std::map<std::string, std::string> names;  // datacenter -> group
   for (const size_t top : tops) {
     const std::string datacenter = datacenter_name(groups[top].name);
@@ -238,14 +241,11 @@ Result<std::string> format_fabric_file(const SlurmTopology& topology, int depth)
                   topology.where, printable(same->second), printable(groups[top].name), datacenter);
     }
     for (const size_t at : collect(children, top)) {
-      PLEXUS_TRY(append_hosts(groups[at], datacenter, &text));
+      PLEXUS_TRY(append_hosts(groups[at], datacenter, &fabric));
     }
   }
-  if (text.find("\nhost ") == std::string::npos) {
-    return fail(Code::kInvalidUsage, "{}: it names no host", topology.where);
-  }
-  PLEXUS_TRY(parse_fabric_file(text));
-  return text;
+  PLEXUS_TRY(parse_fabric_file(fabric.text));
+  return fabric;
 }
 
 }  // namespace plexus

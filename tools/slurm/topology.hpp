@@ -38,8 +38,12 @@ inline constexpr size_t kSlurmNamesMax = 65'536;
 /// kInvalidUsage: what slurmctld ends with, with the place.
 [[nodiscard]] Result<void> check(const SlurmTopology& topology);
 
-/// The text of a fabric file, whose datacenters are blocks, or switches: those that have `depth`
-/// switches above them. `topology` has been checked.
-[[nodiscard]] Result<std::string> format_fabric_file(const SlurmTopology& topology, int depth);
+struct SlurmFabric {
+  std::string text;                   // of a fabric file
+  std::vector<std::string> warnings;  // what names no host: Slurm starts with it all the same
+};
+/// The datacenters are blocks, or switches: those that have `depth` switches above them. `topology`
+/// has been checked.
+[[nodiscard]] Result<SlurmFabric> make_fabric_file(const SlurmTopology& topology, int depth);
 
 }  // namespace plexus

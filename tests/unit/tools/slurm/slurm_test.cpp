@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 using Files = std::map<std::string, std::string>;
 
-Result<std::string> convert(std::string_view text,
+Result<SlurmFabric> convert(std::string_view text,
                             int depth = 0,
                             const Files& files = {},
                             const std::string& topology = "") {
@@ -32,18 +32,19 @@ Result<std::string> convert(std::string_view text,
 }
 
 /// host -> datacenter, as the fabric file says it; "-": none.
-std::string where(const Result<std::string>& converted, std::string_view host) {
+std::string where(const Result<SlurmFabric>& converted, std::string_view host) {
   if (!converted) {
     return std::string(converted.error().message());
   }
-  const FabricFile file = parse_fabric_file(converted.value()).value();
+  const FabricFile file = parse_fabric_file(converted.value().text).value();
   const std::string* const datacenter = file.datacenter_of(host);
   return datacenter == nullptr ? "-" : *datacenter;
 }
 
 std::string error_of(std::string_view text, const Files& files = {}) {
   const auto converted = convert(text, 0, files);
-  return converted ? "no error: " + converted.value() : std::string(converted.error().message());
+  return converted ? "no error: " + converted.value().text
+                   : std::string(converted.error().message());
 }
 
 std::vector<std::string> expand(std::string_view list) {
@@ -122,7 +123,11 @@ TEST(Slurm, TakesSlurmsSyntax) {
   EXPECT_EQ(where(convert("SwitchName=s\\#1 Nodes+=a1 # Nodes=b"), "a1"), "s_1");
   EXPECT_EQ(where(convert("SwitchName=s0 Nodes=b1 Nodes=a1"), "a1"), "s0");
   EXPECT_EQ(where(convert("SwitchName=s0 Nodes=a1\r\nSwitchName=s1 Nodes=b1\r\n"), "b1"), "s1");
-  EXPECT_EQ(where(convert("SwitchName=s0 Nodes=\"a1"), "a1"), "etc/t: it names no host");
+  const auto open = convert("SwitchName=s0 Nodes=\"a1,a2");
+  EXPECT_EQ(where(open, "a1"), "-");
+  EXPECT_EQ(where(open, "a2"), "s0");
+  EXPECT_THAT(open.value().warnings,
+              ElementsAre("etc/t: line 1: '\"a1' names no host, and is left out"));
 }
 
 TEST(Slurm, IncludesFilesBesideTheOneThatNamesThem) {
