@@ -138,7 +138,7 @@ class Maker {
  public:
   explicit Maker(const YamlReader& reader) : reader_(reader) {}
 
-  Result<SlurmTopology> make_topology(const Node& node) const {
+  [[nodiscard]] Result<SlurmTopology> make_topology(const Node& node) const {
     SlurmTopology topology;
     topology.kind = Kind::kOther;
     topology.where = reader_.at(node.line);
@@ -173,7 +173,8 @@ class Maker {
     return config == nullptr || config->members.empty() ? nullptr : config;
   }
 
-  Result<std::optional<std::string>> text_of(const Node& node, std::string_view name) const {
+  [[nodiscard]] Result<std::optional<std::string>> text_of(const Node& node,
+                                                           std::string_view name) const {
     const Node* const member = node.find(name);
     if (node.type != Node::Type::kMap) {
       return refuse(node, fmt::format("'{}: ...' is expected there", name));

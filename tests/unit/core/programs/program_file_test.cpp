@@ -93,6 +93,14 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"incomplete", "\"completes\":true", "\"completes\":false", "not marked complete"}),
     name_of_defect);
 
+TEST(ProgramFile, SaysWhatAFileOfAnotherFormatIsBeforeItLooksAtMembers) {
+  EXPECT_THAT(judge(R"({"name": "x", "inplace": true})").refusal,
+              HasSubstr("the file: 'format' is missing"));
+  EXPECT_THAT(
+      judge(R"({"name": "x", "inplace": true, "gpus": [{"id": 0, "threadblocks": []}]})").refusal,
+      HasSubstr("this is an execution plan of MSCCL++; PLEXUS_PROGRAM_PATH"));
+}
+
 TEST(ProgramFile, RefusesMoreMemoryThanAProofMayTake) {
   const auto ring = export_program(*find_algorithm("ring_all_reduce"), 3, 0);
   ASSERT_TRUE(ring.has_value());
