@@ -153,9 +153,10 @@ int32_t connect(plexus_net_context_t* context,
     *send = give_to_host(std::move(made));
   }
   plexus_net_send& connection = **send;
+  nccl_device_handle_t* offload = nullptr;  // a host does not use what is offered
   const int32_t code = call_vendor(context->log, "connect", [&] {
     return context->net().connect(context->comm, static_cast<int>(device), connection.handle.data(),
-                                  &connection.raw);
+                                  &connection.raw, &offload);
   });
   if (code != PLEXUS_OK || connection.raw == nullptr) {
     return code == PLEXUS_OK ? PLEXUS_AGAIN : code;
@@ -168,8 +169,9 @@ int32_t connect(plexus_net_context_t* context,
 int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
   plexus_net_context* const context = listen->context;
   void* raw = nullptr;
-  const int32_t code =
-      call_vendor(context->log, "accept", [&] { return context->net().accept(listen->raw, &raw); });
+  nccl_device_handle_t* offload = nullptr;
+  const int32_t code = call_vendor(
+      context->log, "accept", [&] { return context->net().accept(listen->raw, &raw, &offload); });
   if (code != PLEXUS_OK || raw == nullptr) {
     return code == PLEXUS_OK ? PLEXUS_AGAIN : code;
   }
@@ -274,7 +276,7 @@ int32_t isend(plexus_net_send_t* send,
   }
   const int32_t code = start(*send, "isend", request, [&](void** raw) {
     return send->context->net().isend(send->raw, const_cast<void*>(data), size_bytes, tag,
-                                      raw_memory(memory), raw);
+                                      raw_memory(memory), nullptr, raw);
   });
   if (code == PLEXUS_OK) {
     (*request)->kind = plexus_net_request::Kind::kSend;
@@ -315,6 +317,8 @@ int32_t irecv(plexus_net_recv_t* recv,
     return code;
   }
   Buffers arrays = to_arrays(*recv, count, buffers);
+  std::array<void*, PLEXUS_NET_RECVS_MAX> no_profiles{};
+  arrays.profiles = no_profiles.data();
   const int32_t code = start(*recv, "irecv", request, [&](void** raw) {
     return recv->context->net().irecv(recv->raw, arrays, raw);
   });

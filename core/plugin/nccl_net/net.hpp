@@ -32,6 +32,7 @@ struct Buffers {
   std::array<size_t, PLEXUS_NET_RECVS_MAX> sizes{};
   std::array<int, PLEXUS_NET_RECVS_MAX> tags{};
   std::array<void*, PLEXUS_NET_RECVS_MAX> memory{};
+  void** profiles = nullptr;  // [count] handles of a profiler's events, each may be null; or null
 };
 
 /// What a communicator contributes: v11's context, v10's configuration.
@@ -67,18 +68,29 @@ class Net {
                                        int device,
                                        void* handle,
                                        void** listen) const = 0;
+  /// `offload`, here and in accept: where the plugin may offer to have a GPU drive the connection;
+  /// null: not wanted. v6 has no such argument.
   [[nodiscard]] virtual int32_t connect(CommState& comm,
                                         int device,
                                         void* handle,
-                                        void** send) const = 0;
-  [[nodiscard]] virtual int32_t accept(void* listen, void** recv) const = 0;
+                                        void** send,
+                                        nccl_device_handle_t** offload) const = 0;
+  [[nodiscard]] virtual int32_t accept(void* listen,
+                                       void** recv,
+                                       nccl_device_handle_t** offload) const = 0;
   /// At most region_bytes_max() bytes; a DMABUF only when has_dmabuf().
   [[nodiscard]] virtual int32_t register_memory(void* connection,
                                                 const plexus_net_region_t& region,
                                                 void** memory) const = 0;
   [[nodiscard]] virtual int32_t deregister(void* connection, void* memory) const = 0;
-  [[nodiscard]] virtual int32_t isend(
-      void* send, void* data, size_t size, int tag, void* memory, void** request) const = 0;
+  /// `profile`: the handle of a profiler's event, or null.
+  [[nodiscard]] virtual int32_t isend(void* send,
+                                      void* data,
+                                      size_t size,
+                                      int tag,
+                                      void* memory,
+                                      void* profile,
+                                      void** request) const = 0;
   [[nodiscard]] virtual int32_t irecv(void* recv, Buffers& buffers, void** request) const = 0;
   [[nodiscard]] virtual int32_t iflush(void* recv, Buffers& buffers, void** request) const = 0;
   [[nodiscard]] virtual int32_t test(void* request, int* is_done, int* sizes) const = 0;

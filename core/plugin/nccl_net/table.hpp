@@ -98,12 +98,13 @@ class TableNet : public Net {
 
   [[nodiscard]] int32_t devices(int& count) const override { return table_->devices(&count); }
 
-  [[nodiscard]] int32_t accept(void* listen, void** recv) const override {
+  [[nodiscard]] int32_t accept(void* listen,
+                               void** recv,
+                               [[maybe_unused]] nccl_device_handle_t** offload) const override {
     if constexpr (std::is_same_v<decltype(Table::accept), nccl_accept_v6_fn>) {
       return table_->accept(listen, recv);
     } else {
-      nccl_device_handle_t* offload = nullptr;  // a host does not use the offload that is offered
-      return table_->accept(listen, recv, &offload);
+      return table_->accept(listen, recv, offload);
     }
   }
 
@@ -127,15 +128,20 @@ class TableNet : public Net {
     return table_->deregister(connection, memory);
   }
 
-  [[nodiscard]] int32_t isend(
-      void* send, void* data, size_t size, int tag, void* memory, void** request) const override {
+  [[nodiscard]] int32_t isend(void* send,
+                              void* data,
+                              size_t size,
+                              int tag,
+                              void* memory,
+                              [[maybe_unused]] void* profile,
+                              void** request) const override {
     using Isend = decltype(Table::isend);
     if constexpr (std::is_same_v<Isend, nccl_isend_v6_fn>) {
       return table_->isend(send, data, to_int(size), tag, memory, request);
     } else if constexpr (std::is_same_v<Isend, nccl_isend_v9_fn>) {
       return table_->isend(send, data, size, tag, memory, request);
     } else {
-      return table_->isend(send, data, size, tag, memory, nullptr, request);
+      return table_->isend(send, data, size, tag, memory, profile, request);
     }
   }
 
@@ -149,9 +155,8 @@ class TableNet : public Net {
       return table_->irecv(recv, buffers.count, buffers.data.data(), buffers.sizes.data(),
                            buffers.tags.data(), buffers.memory.data(), request);
     } else {
-      std::array<void*, PLEXUS_NET_RECVS_MAX> profiles{};
       return table_->irecv(recv, buffers.count, buffers.data.data(), buffers.sizes.data(),
-                           buffers.tags.data(), buffers.memory.data(), profiles.data(), request);
+                           buffers.tags.data(), buffers.memory.data(), buffers.profiles, request);
     }
   }
 
@@ -210,15 +215,15 @@ class OnceNet : public TableNet<Table> {
   [[nodiscard]] int32_t connect(CommState& comm,
                                 int device,
                                 void* handle,
-                                void** send) const override {
+                                void** send,
+                                [[maybe_unused]] nccl_device_handle_t** offload) const override {
     using Connect = decltype(Table::connect);
-    nccl_device_handle_t* offload = nullptr;
     if constexpr (std::is_same_v<Connect, nccl_connect_v6_fn>) {
       return table().connect(device, handle, send);
     } else if constexpr (std::is_same_v<Connect, nccl_connect_v7_fn>) {
-      return table().connect(device, handle, send, &offload);
+      return table().connect(device, handle, send, offload);
     } else {
-      return table().connect(device, &comm.config, handle, send, &offload);
+      return table().connect(device, &comm.config, handle, send, offload);
     }
   }
 };
@@ -247,9 +252,9 @@ class CommNet : public TableNet<Table> {
   [[nodiscard]] int32_t connect(CommState& comm,
                                 int device,
                                 void* handle,
-                                void** send) const override {
-    nccl_device_handle_t* offload = nullptr;
-    return table().connect(comm.context, device, handle, send, &offload);
+                                void** send,
+                                nccl_device_handle_t** offload) const override {
+    return table().connect(comm.context, device, handle, send, offload);
   }
 };
 
