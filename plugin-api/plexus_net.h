@@ -229,7 +229,8 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
   int32_t (*test)(plexus_net_request_t* request, uint64_t* sizes_bytes);
 
   /* Close, each once. Requests may be outstanding (abort): after the call their buffers are not
-   * accessed again. May take up to a few milliseconds. */
+   * accessed again. A message whose send test() called done arrives nevertheless, though its sender
+   * has closed and its process has ended. May take up to a few milliseconds. */
   void (*close_send)(plexus_net_send_t* send);
   void (*close_recv)(plexus_net_recv_t* recv);
   void (*close_listen)(plexus_net_listen_t* listen);

@@ -177,9 +177,9 @@ for name in os.environ.get("PLEXUS_TEST_MUTANTS_EXCEPT", "").split():
     del NET[name]
 
 
-def check(library, only, mutant=None, inner=INNER):
+def check(library, only, mutant=None, inner=INNER, **variables):
     """(exit code, {id: (verdict, detail)}); a failure of any grade counts."""
-    environment = {**os.environ, "PLEXUS_MUTANT_OF": inner, "PLEXUS_MUTANT_OF_COLLNET": AGGREGATOR}
+    environment = {**os.environ, "PLEXUS_MUTANT_OF": inner, "PLEXUS_MUTANT_OF_COLLNET": AGGREGATOR, **variables}
     environment.pop("PLEXUS_MUTANT", None)
     if mutant:
         environment["PLEXUS_MUTANT"] = mutant
@@ -188,6 +188,22 @@ def check(library, only, mutant=None, inner=INNER):
                            env=environment, capture_output=True, text=True, timeout=100 * max(1, FACTOR), check=False)
     report = json.loads(ended.stdout)
     return ended.returncode, {each["id"]: (each["verdict"], each["detail"]) for each in report["checks"]}
+
+
+# Faults that a fixture of NCCL's ABI has on purpose (tcp_engine.h): the check that must fail, its verdict, what it says.
+VENDORS = {
+    "connect_leaks": ("connect.fails", "weak", "open after 200 connects"),
+    "failure_leaks": ("fault.leaves", "weak", "bytes of heap leaked by 200 failed transfers"),
+    "slot_lost": ("request.refused", "fail", "calls that returned PLEXUS_AGAIN: "),
+    "slow_peer": ("time.peers", "beyond", "messages of 64 bytes over connection "),
+    "blocks": ("time.slow_peer", "fail", "every second call of test takes"),
+    "flips": ("message.thousand", "fail", "message 500 of 1120: byte "),
+    "lost": ("order.fifo", "fail", "timed out after 15000 ms: receive 981 of 1000 (room for "),
+    "close_discards": ("close.delivers", "fail", "whose sends were done when their sender closed: "),
+    "offload_needed": ("vendor.no_offload", "fail", "was killed by SIGSEGV in connect"),
+    "early_kept": ("vendor.early", "fail", "irecv left `*request` as it was"),
+    "done_kept": ("vendor.arguments", "fail", "without a value of 0 or 1 in `*done`"),
+}
 
 
 class Mutants:
@@ -237,6 +253,32 @@ class Net(Mutants, unittest.TestCase):
         self.expect_killed(GATHERING, lambda _: "libplexus-net-mutant.so", inner=inner)
 
 
+class Vendors(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        listed = subprocess.run([os.path.join(BIN, "plexus"), "plugin", "checks"], capture_output=True, text=True, check=True)
+        words = {"breaks jobs": "fail", "weak under faults": "weak", "beyond NCCL's contract": "beyond"}
+        lines = listed.stdout.splitlines()
+        cls.grades = {first.split()[1]: words[last.strip().removesuffix(" when it fails")]
+                      for first, _, last in zip(lines[0::3], lines[1::3], lines[2::3])}
+
+    def check(self, only, fault=""):
+        library = os.path.join(EXAMPLES, "libnccl-net-tcp-v9.so")
+        return check(library, only, TCP_FIXTURE_FAULT=fault)
+
+    def test_every_fault_of_a_vendors_plugin_is_found(self):
+        for fault, (only, expected, says) in VENDORS.items():
+            with self.subTest(fault):
+                code, verdicts = self.check(only, fault)
+                self.assertEqual((code, verdicts[only][0]), (1, "fail"), verdicts)
+                self.assertEqual(self.grades[only], expected)
+                self.assertIn(says, verdicts[only][1])
+
+    def test_without_a_fault_the_same_checks_pass(self):
+        code, verdicts = self.check(",".join(only for only, _, _ in VENDORS.values()))
+        self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
+
+
 class Others(Mutants, unittest.TestCase):
     def test_every_mutant_of_a_tuner_is_killed(self):  # without a fault it passes: conformance_nccl_tuner_v2 to v6
         self.expect_killed(TUNER, "libplexus-tuner-mutant-v{}.so".format, 6)
@@ -251,6 +293,16 @@ class Others(Mutants, unittest.TestCase):
         for version in (4, 5, 6):
             code, verdicts = check(f"libplexus-profiler-mutant-v{version}.so", "event", "start_reads_sockets")
             self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
+
+    def test_a_profiler_that_gives_no_context_is_right(self):
+        """As NVIDIA's inspector without a GPU: NCCL finalizes what init gave, and nothing else."""
+        for version in (4, 5, 6):
+            code, verdicts = check(f"libplexus-profiler-mutant-v{version}.so", "profiler,event", "init_without_context")
+            self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
+
+    def test_a_profiler_that_does_not_track_all_events_is_right(self):
+        code, verdicts = check("libplexus-profiler-mutant-v6.so", "profiler,event", "start_pooled")
+        self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
 
     def test_every_mutant_of_a_profiler_is_killed(self):  # without a fault: conformance_profiler_v4 to v6
         self.expect_killed(PROFILER, "libplexus-profiler-mutant-v{}.so".format, 5)

@@ -55,6 +55,11 @@ int32_t begin(void** context, int* mask, const char* name) {
   if (is_mutant("init_fails")) {
     return PLEXUS_SYSTEM_ERROR;
   }
+  if (is_mutant("init_without_context")) {  // correct: it does not profile here, and says so
+    *context = nullptr;
+    *mask = 0;
+    return PLEXUS_OK;
+  }
   if (is_mutant("init_once") && contexts++ > 0) {
     return PLEXUS_INVALID_USAGE;
   }
@@ -86,6 +91,10 @@ int32_t init(void** context, uint64_t, int* mask, const char* name, int, int, in
 
 int32_t start(void* raw, void** handle, What* what) {
   auto* const context = static_cast<Context*>(raw);
+  if (context == nullptr) {
+    *handle = nullptr;
+    return PLEXUS_OK;
+  }
   if (is_mutant("start_throws")) {
     throw std::runtime_error("thrown by a mutant");
   }
@@ -104,6 +113,11 @@ int32_t start(void* raw, void** handle, What* what) {
       (what->is.net_plugin.id == 0x10001 || what->is.net_plugin.id == 0x20001) &&
       *static_cast<const volatile uint8_t*>(what->is.net_plugin.data) == 0xFF) {
     return PLEXUS_INVALID_ARGUMENT;
+  }
+  constexpr int kPool = 8;  // correct: what does not fit into its pool is not tracked
+  if (context->open >= kPool && is_mutant("start_pooled")) {
+    *handle = nullptr;
+    return PLEXUS_OK;
   }
   constexpr int kFull = 1000;
   if (context->open >= kFull && is_mutant("start_full")) {

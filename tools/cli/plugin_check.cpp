@@ -88,12 +88,19 @@ void print_head(const Subject& subject, const Identity& identity, size_t count) 
   std::fflush(stdout);
 }
 
-/// Shows progress on stderr: on a terminal in one line, otherwise one line per several checks.
+/// Prints each verdict as it comes or, where stdout has another format, shows progress on stderr:
+/// on a terminal in one line, otherwise one line per several checks.
 class Progress {
  public:
-  explicit Progress(size_t all) : all_(all), is_terminal_(isatty(STDERR_FILENO) != 0) {}
+  Progress(size_t all, bool is_table)
+      : all_(all), is_table_(is_table), is_terminal_(isatty(STDERR_FILENO) != 0) {}
   void take(const Verdict& verdict) {
     constexpr size_t kEvery = 25;
+    if (is_table_) {
+      fmt::print("{}\n", format_verdict(verdict));
+      std::fflush(stdout);
+      return;
+    }
     ++done_;
     failed_ += verdict.outcome == conformance::Outcome::kFail ? 1 : 0;
     if (is_terminal_) {
@@ -106,6 +113,7 @@ class Progress {
 
  private:
   size_t all_;
+  bool is_table_;
   bool is_terminal_;
   size_t done_ = 0;
   size_t failed_ = 0;
@@ -200,16 +208,12 @@ Result<int> check(const CheckFlags& flags) {
   if (is_table) {
     print_head(subject, identity, checks.size());
   }
-  Progress progress(checks.size());
-  PLEXUS_TRY(verdicts,
-             conformance::run_checks(subject, identity, checks, static_cast<uint32_t>(flags.jobs),
-                                     [&](const Verdict& verdict) { progress.take(verdict); }));
-  conformance::apply_known_limits(known, verdicts);
+  Progress progress(checks.size(), is_table);
+  PLEXUS_TRY(verdicts, conformance::run_checks(
+                           subject, identity, checks, {static_cast<uint32_t>(flags.jobs), known},
+                           [&](const Verdict& verdict) { progress.take(verdict); }));
   const conformance::Counts counts = conformance::count(verdicts);
   if (is_table) {
-    for (const Verdict& verdict : verdicts) {
-      fmt::print("{}\n", format_verdict(verdict));
-    }
     fmt::print("{}{}\n", format_failures(verdicts), format_counts(counts));
   }
   PLEXUS_TRY(write_reports(flags, head, verdicts));

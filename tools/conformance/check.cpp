@@ -10,11 +10,11 @@ namespace {
 std::vector<CheckTable> tables_of(PluginKind kind) {
   switch (kind) {
     case PluginKind::kNet:
-      return {descriptor_checks(), context_checks(),      device_checks(),  listen_checks(),
-              connect_checks(),    registration_checks(), dmabuf_checks(),  message_checks(),
-              pieces_checks(),     order_checks(),        group_checks(),   request_checks(),
-              parallel_checks(),   mesh_checks(),         process_checks(), close_checks(),
-              fault_checks(),      log_checks(),          vendor_checks()};
+      return {descriptor_checks(), context_checks(),      device_checks(), listen_checks(),
+              connect_checks(),    registration_checks(), dmabuf_checks(), message_checks(),
+              pieces_checks(),     order_checks(),        group_checks(),  request_checks(),
+              time_checks(),       parallel_checks(),     mesh_checks(),   process_checks(),
+              close_checks(),      fault_checks(),        log_checks(),    vendor_checks()};
     case PluginKind::kTuner:
       return {descriptor_checks(), tuner_checks()};
     case PluginKind::kNcclTuner:

@@ -11,6 +11,7 @@
 
 #include "tools/conformance/net.hpp"
 #include "tools/conformance/stand.hpp"
+#include "tools/conformance/traffic.hpp"
 
 namespace plexus::conformance {
 
@@ -48,6 +49,7 @@ using CheckTable = std::span<const Check>;
 [[nodiscard]] CheckTable order_checks();
 [[nodiscard]] CheckTable group_checks();
 [[nodiscard]] CheckTable request_checks();
+[[nodiscard]] CheckTable time_checks();
 [[nodiscard]] CheckTable parallel_checks();
 [[nodiscard]] CheckTable mesh_checks();
 [[nodiscard]] CheckTable process_checks();

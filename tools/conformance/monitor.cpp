@@ -130,6 +130,11 @@ std::vector<LogLine> Monitor::lines() const {
   return lines_;
 }
 
+void Monitor::forget_lines() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<LogLine>().swap(lines_);
+}
+
 Monitor::Times Monitor::times(Place place) const {
   const auto index = static_cast<size_t>(place);
   Times times;

@@ -82,6 +82,8 @@ class Monitor {
   /// Number of PLEXUS_LOG_ERROR lines of the last failing call of this thread.
   [[nodiscard]] uint32_t last_failure_lines() const;
   [[nodiscard]] std::vector<LogLine> lines() const;
+  /// Frees the memory of all lines so far.
+  void forget_lines();
   [[nodiscard]] uint32_t error_lines() const noexcept { return errors_.load(); }
 
   struct Times {

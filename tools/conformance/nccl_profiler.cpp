@@ -178,7 +178,8 @@ Result<ProfilerSession> ProfilerSession::open(const NcclProfiler& profiler,
 }
 
 int32_t ProfilerSession::close() {
-  if (!std::exchange(is_open_, false)) {
+  // as in NCCL, nothing is finalized without a context
+  if (!std::exchange(is_open_, false) || raw_ == nullptr) {
     return PLEXUS_OK;
   }
   return call(monitor(), Place::kFinalize, "finalize",

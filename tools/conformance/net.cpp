@@ -95,7 +95,7 @@ Result<Listen> Context::listen(uint32_t device) const {
   }
   trace().add("listen {} {} {} {}", address(raw_), device, address(raw),
               Trace::fingerprint(handle));
-  return Listen(*net_, raw, handle);
+  return Listen(*net_, raw, handle, properties(device).message_bytes_max);
 }
 
 int32_t Send::try_connect() {
@@ -257,18 +257,6 @@ Result<bool> progress(Send& send, bool& is_connected, Recv& recv, bool& is_accep
     return wrong("connect or accept returned PLEXUS_OK but no handle");
   }
   return is_connected && is_accepted;
-}
-
-Result<Pair> connect_pair(const Context& sender, const Context& receiver, uint32_t device) {
-  PLEXUS_TRY(listen, receiver.listen(device));
-  Send send = sender.connect(listen.handle(), device);
-  Recv recv = listen.accept();
-  bool is_connected = false;
-  bool is_accepted = false;
-  PLEXUS_TRY(sender.net().stand->wait_until("connect and accept of both ends", [&] {
-    return progress(send, is_connected, recv, is_accepted);
-  }));
-  return Pair{std::move(listen), std::move(send), std::move(recv)};
 }
 
 Result<void> accept_after_quitters(const Context& context, const Listen& listen) {

@@ -61,8 +61,18 @@ class Owned {
 /// The sending end.
 class Send : public Owned<plexus_net_send_t, &plexus_net_ops::close_send, Place::kCloseSend> {
  public:
-  Send(const Net& net, plexus_net_context_t* context, uint32_t device, const NetHandle& handle)
-      : Owned(net, nullptr), context_(context), device_(device), handle_(handle) {}
+  Send(const Net& net,
+       plexus_net_context_t* context,
+       uint32_t device,
+       const NetHandle& handle,
+       uint64_t message_bytes_max)
+      : Owned(net, nullptr),
+        context_(context),
+        device_(device),
+        handle_(handle),
+        message_bytes_max_(message_bytes_max) {}
+  /// Of its device.
+  [[nodiscard]] uint64_t message_bytes_max() const noexcept { return message_bytes_max_; }
   /// A PLEXUS_* code.
   int32_t try_connect();
   [[nodiscard]] NetHandle& handle() noexcept { return handle_; }
@@ -86,13 +96,16 @@ class Send : public Owned<plexus_net_send_t, &plexus_net_ops::close_send, Place:
   plexus_net_context_t* context_;
   uint32_t device_;
   NetHandle handle_;
+  uint64_t message_bytes_max_;
   uint32_t traced_ = 0;  // its number in the trace, from the first try
 };
 
 /// The receiving end.
 class Recv : public Owned<plexus_net_recv_t, &plexus_net_ops::close_recv, Place::kCloseRecv> {
  public:
-  Recv(const Net& net, plexus_net_listen_t* listen) : Owned(net, nullptr), listen_(listen) {}
+  Recv(const Net& net, plexus_net_listen_t* listen, uint64_t message_bytes_max)
+      : Owned(net, nullptr), listen_(listen), message_bytes_max_(message_bytes_max) {}
+  [[nodiscard]] uint64_t message_bytes_max() const noexcept { return message_bytes_max_; }
   int32_t try_accept();
   int32_t irecv(std::span<const plexus_net_buffer_t> buffers, plexus_net_request_t** request);
   /// Only if the table has it.
@@ -104,20 +117,25 @@ class Recv : public Owned<plexus_net_recv_t, &plexus_net_ops::close_recv, Place:
 
  private:
   plexus_net_listen_t* listen_;
+  uint64_t message_bytes_max_;
   uint32_t traced_ = 0;
 };
 
 class Listen
     : public Owned<plexus_net_listen_t, &plexus_net_ops::close_listen, Place::kCloseListen> {
  public:
-  Listen(const Net& net, plexus_net_listen_t* raw, const NetHandle& handle)
-      : Owned(net, raw), handle_(handle) {}
+  Listen(const Net& net,
+         plexus_net_listen_t* raw,
+         const NetHandle& handle,
+         uint64_t message_bytes_max)
+      : Owned(net, raw), handle_(handle), message_bytes_max_(message_bytes_max) {}
   [[nodiscard]] const NetHandle& handle() const noexcept { return handle_; }
   /// A receiving end that is not accepted yet.
-  [[nodiscard]] Recv accept() const { return {*net_, raw_}; }
+  [[nodiscard]] Recv accept() const { return {*net_, raw_, message_bytes_max_}; }
 
  private:
   NetHandle handle_;
+  uint64_t message_bytes_max_;
 };
 
 /// The context of a communicator.
@@ -134,7 +152,7 @@ class Context : public Owned<plexus_net_context_t, &plexus_net_ops::finalize, Pl
   }
   [[nodiscard]] Result<Listen> listen(uint32_t device = 0) const;
   [[nodiscard]] Send connect(const NetHandle& handle, uint32_t device = 0) const {
-    return {*net_, raw_, device, handle};
+    return {*net_, raw_, device, handle, properties(device).message_bytes_max};
   }
 
  private:
@@ -148,9 +166,6 @@ struct Pair {
   Send send;
   Recv recv;
 };
-[[nodiscard]] Result<Pair> connect_pair(const Context& sender,
-                                        const Context& receiver,
-                                        uint32_t device = 0);
 /// Advances both ends; true when both are connected.
 [[nodiscard]] Result<bool> progress(Send& send, bool& is_connected, Recv& recv, bool& is_accepted);
 

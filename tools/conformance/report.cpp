@@ -132,7 +132,7 @@ std::string find_cause(const std::string& detail) {
     begin = before == std::string::npos ? 0 : before + 2;
   }
   for (const std::string_view crash :
-       {"was killed by SIG", "did not end in time: ", "exited with code "}) {
+       {"was killed by SIG", "did not end in time: ", "exited with code ", "timed out after "}) {
     begin =
         std::min(detail.find(crash), detail.size()) < detail.size() ? detail.find(crash) : begin;
   }

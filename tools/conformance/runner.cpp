@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tools/conformance/cell.hpp"
+#include "tools/conformance/report.hpp"
 
 namespace plexus::conformance {
 namespace {
@@ -29,20 +30,38 @@ bool names(const std::string& item, const Check& check) {
   return id == item || id.rfind(item + ".", 0) == 0;
 }
 
+std::string group_of(const Check& check) {
+  const std::string id = check.id;
+  return id.substr(0, id.find('.'));
+}
+
+bool is_time_out(const Verdict& verdict) {
+  return verdict.outcome == Outcome::kFail &&
+         (verdict.detail.find("timed out after ") != std::string::npos ||
+          verdict.detail.find("did not end in time") != std::string::npos);
+}
+
 /// Runs the checks at the given indexes, at most `jobs` at a time.
 class Pool {
  public:
   Pool(const Subject& subject,
+       const KnownLimits& known,
        const std::function<void(const Verdict&)>& progress,
        std::vector<Verdict>& verdicts)
-      : subject_(&subject), progress_(&progress), verdicts_(&verdicts) {}
+      : subject_(&subject), known_(&known), progress_(&progress), verdicts_(&verdicts) {}
 
   Result<void> run(std::deque<size_t> waiting, size_t jobs) {
     while (!waiting.empty() || !running_.empty()) {
       while (!waiting.empty() && running_.size() < jobs) {
         const size_t index = waiting.front();
         waiting.pop_front();
-        PLEXUS_TRY(cell, Cell::start(*subject_, *(*verdicts_)[index].check));
+        Verdict& verdict = (*verdicts_)[index];
+        if (const auto why = time_outs_.find(*verdict.check, verdict.grade)) {
+          verdict.detail = *why;
+          (*progress_)(verdict);
+          continue;
+        }
+        PLEXUS_TRY(cell, Cell::start(*subject_, *verdict.check));
         running_.push_back({index, std::move(cell)});
       }
       if (!collect()) {
@@ -66,6 +85,8 @@ class Pool {
         continue;
       }
       verdict->grade = (*verdicts_)[each->index].grade;
+      apply_known_limits(*known_, *verdict);
+      time_outs_.add(*verdict);
       (*progress_)(*verdict);
       (*verdicts_)[each->index] = std::move(*verdict);
       each = running_.erase(each);
@@ -75,9 +96,11 @@ class Pool {
   }
 
   const Subject* subject_;
+  const KnownLimits* known_;
   const std::function<void(const Verdict&)>* progress_;
   std::vector<Verdict>* verdicts_;
   std::vector<Running> running_;
+  TimeOuts time_outs_;
 };
 
 }  // namespace
@@ -91,7 +114,7 @@ Grade grade_of(const Check& check, const Identity& identity) {
 Result<Verdict> run_alone(const Subject& subject, const Check& check) {
   std::vector<Verdict> verdicts = {{&check, Outcome::kSkip, "", 0, Grade::kBreaksJobs}};
   const std::function<void(const Verdict&)> ignore = [](const Verdict&) {};
-  PLEXUS_TRY(Pool(subject, ignore, verdicts).run({0}, 1));
+  PLEXUS_TRY(Pool(subject, {}, ignore, verdicts).run({0}, 1));
   return verdicts.front();
 }
 
@@ -143,20 +166,39 @@ Result<KnownLimits> parse_known_limits(std::string_view text,
   return known;
 }
 
-void apply_known_limits(const KnownLimits& known, std::vector<Verdict>& verdicts) {
-  for (Verdict& verdict : verdicts) {
-    const auto limit = known.find(verdict.check->id);
-    if (verdict.outcome == Outcome::kFail && limit != known.end()) {
-      verdict.outcome = Outcome::kKnown;
-      verdict.detail = fmt::format("{} (seen: {})", limit->second, verdict.detail);
+void apply_known_limits(const KnownLimits& known, Verdict& verdict) {
+  const auto limit = known.find(verdict.check->id);
+  if (verdict.outcome == Outcome::kFail && limit != known.end()) {
+    verdict.outcome = Outcome::kKnown;
+    verdict.detail = fmt::format("{} (seen: {})", limit->second, verdict.detail);
+  }
+}
+
+void TimeOuts::add(const Verdict& verdict) {
+  if (is_time_out(verdict)) {
+    seen_.push_back(
+        {group_of(*verdict.check), verdict.grade, find_cause(verdict.detail), verdict.detail});
+  }
+}
+
+std::optional<std::string> TimeOuts::find(const Check& check, Grade grade) const {
+  constexpr auto kMost = 3;
+  const std::string group = group_of(check);
+  for (const Seen& each : seen_) {
+    const auto count = std::count_if(seen_.begin(), seen_.end(), [&](const Seen& other) {
+      return other.group == group && other.grade <= grade && other.cause == each.cause;
+    });
+    if (count >= kMost) {
+      return fmt::format("not run: {} checks of this group ended alike: {}", count, each.detail);
     }
   }
+  return std::nullopt;
 }
 
 Result<std::vector<Verdict>> run_checks(const Subject& subject,
                                         const Identity& identity,
                                         const std::vector<const Check*>& checks,
-                                        uint32_t jobs,
+                                        const RunOptions& options,
                                         const std::function<void(const Verdict&)>& progress) {
   std::vector<Verdict> verdicts;
   std::deque<size_t> together;
@@ -172,8 +214,8 @@ Result<std::vector<Verdict>> run_checks(const Subject& subject,
       (check->options.is_alone ? alone : together).push_back(verdicts.size() - 1);
     }
   }
-  Pool pool(subject, progress, verdicts);
-  PLEXUS_TRY(pool.run(std::move(together), jobs));
+  Pool pool(subject, options.known, progress, verdicts);
+  PLEXUS_TRY(pool.run(std::move(together), options.jobs));
   PLEXUS_TRY(pool.run(std::move(alone), 1));
   return verdicts;
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,15 +54,39 @@ using KnownLimits = std::map<std::string, std::string>;
 /// reason or names no check of `all`.
 [[nodiscard]] Result<KnownLimits> parse_known_limits(std::string_view text,
                                                      const std::vector<const Check*>& all);
-/// Failures listed in `known` become kKnown, with the reason before the observation.
-void apply_known_limits(const KnownLimits& known, std::vector<Verdict>& verdicts);
+/// A failure listed in `known` becomes kKnown, with the reason before the observation.
+void apply_known_limits(const KnownLimits& known, Verdict& verdict);
 
-/// `progress` is called for each verdict when it is known; the result has the order of `checks`.
+/// The time-outs of a run. Checks of one group (the first word of their ids) that wait for what
+/// never comes take as long each as all others together: after the third identical time-out the
+/// rest of the group is not run, except checks of a graver grade than the time-outs.
+class TimeOuts {
+ public:
+  void add(const Verdict& verdict);
+  /// Why a check is not run; nullopt: it is.
+  [[nodiscard]] std::optional<std::string> find(const Check& check, Grade grade) const;
+
+ private:
+  struct Seen {
+    std::string group;
+    Grade grade;
+    std::string cause;
+    std::string detail;
+  };
+  std::vector<Seen> seen_;
+};
+
+struct RunOptions {
+  uint32_t jobs = 2;
+  KnownLimits known = {};
+};
+/// `progress` is called for each verdict as soon as it is known; the result has the order of
+/// `checks`.
 [[nodiscard]] Result<std::vector<Verdict>> run_checks(
     const Subject& subject,
     const Identity& identity,
     const std::vector<const Check*>& checks,
-    uint32_t jobs,
+    const RunOptions& options,
     const std::function<void(const Verdict&)>& progress);
 
 /// Runs one function in separate processes. The verdict's text is what a passing check left on its

@@ -26,7 +26,7 @@ Stand::Stand(Options options, Seat& seat)
   options_.channel.attach(seat, options_.peer, bound(kWait), trace_);
 }
 
-Result<void> Stand::wait_until(const char* what,
+Result<void> Stand::wait_until(const std::function<std::string()>& what,
                                const std::function<Result<bool>()>& step,
                                milliseconds limit) {
   FairDeadline deadline(bound(limit));
@@ -37,7 +37,7 @@ Result<void> Stand::wait_until(const char* what,
       return ok();
     }
     if (deadline.is_over()) {
-      return wrong("timed out after {} ms: {}", bound(limit).count(), what);
+      return wrong("timed out after {} ms: {}", bound(limit).count(), what());
     }
     pause.rest();
   }

@@ -58,11 +58,16 @@ class Stand {
   [[nodiscard]] milliseconds bound(milliseconds time) const noexcept {
     return time * options_.subject.patience;
   }
-  /// Calls `step` until it returns true; an Error of `step` ends it. `what` completes "did not
-  /// happen within 15 s: ". Time in which other threads had the core does not count.
-  [[nodiscard]] Result<void> wait_until(const char* what,
+  /// Calls `step` until it returns true; an Error of `step` ends it. `what` completes "timed out
+  /// after 15000 ms: "; it is called then. Time in which other threads had the core does not count.
+  [[nodiscard]] Result<void> wait_until(const std::function<std::string()>& what,
                                         const std::function<Result<bool>()>& step,
                                         milliseconds limit = kWait);
+  [[nodiscard]] Result<void> wait_until(const char* what,
+                                        const std::function<Result<bool>()>& step,
+                                        milliseconds limit = kWait) {
+    return wait_until([what]() -> std::string { return what; }, step, limit);
+  }
   /// Calls `step` for the given time, at least once; an Error of `step` ends it.
   [[nodiscard]] Result<void> repeat_for(milliseconds time,
                                         const std::function<Result<void>()>& step);

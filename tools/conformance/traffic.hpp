@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tools/conformance/net.hpp"
@@ -20,6 +22,10 @@ namespace plexus::conformance {
 using Bytes = std::vector<std::byte>;
 /// Contents that depend on `seed` and position.
 [[nodiscard]] Bytes make_message(uint64_t size_bytes, uint64_t seed);
+
+/// Whether `told`, by test(), is right for a receive of `size_bytes`. A plugin of NCCL's ABI may
+/// leave it 0, because hosts ignore it there; the check request.sizes looks at that.
+[[nodiscard]] bool is_told_right(const Net& net, uint64_t told, uint64_t size_bytes);
 
 /// A buffer to receive into, with guards on both sides.
 class Room {
@@ -63,7 +69,7 @@ class Traffic {
   ~Traffic();
 
   /// Adds a message; those of one connection are posted in order. `data` is borrowed until it is
-  /// done.
+  /// done. One that is longer than the device supports skips the check.
   [[nodiscard]] Result<const Transfer*> send(Send& via,
                                              std::span<const std::byte> data,
                                              int32_t tag = 0);
@@ -84,6 +90,7 @@ class Traffic {
 
  private:
   struct Item {
+    size_t number = 0;                // among those of its lane
     std::span<const std::byte> data;  // what a send sends
     int32_t tag = 0;
     std::vector<plexus_net_buffer_t> buffers;  // buffers of a receive
@@ -95,10 +102,16 @@ class Traffic {
   struct Lane {
     Send* send = nullptr;
     Recv* recv = nullptr;
+    size_t items = 0;  // added so far
     std::deque<std::unique_ptr<Item>> waiting;
     std::deque<std::unique_ptr<Item>> posted;
   };
   Lane& lane_of(Send* send, Recv* recv);
+  const Transfer* add(Lane& lane, std::unique_ptr<Item> item);
+  /// The oldest item of `lane` that is not done: "send 3 of 40 (8 bytes, tag 0) is ...".
+  [[nodiscard]] static std::string describe(const Lane& lane);
+  /// That of each lane that has one.
+  [[nodiscard]] std::string describe_rest() const;
   [[nodiscard]] Result<bool> post_next(Lane& lane);
   [[nodiscard]] Result<bool> test_posted(Lane& lane);
   void end(const Net& net, Item& item);
@@ -111,6 +124,29 @@ class Traffic {
   bool has_changed_ = false;
 };
 
+/// Connects and, over a plugin of NCCL's ABI, sends a first message: some finish connecting with
+/// it, and jobs close no connection before that.
+[[nodiscard]] Result<Pair> connect_pair(const Context& sender,
+                                        const Context& receiver,
+                                        uint32_t device = 0);
+/// Without the first message.
+[[nodiscard]] Result<Pair> connect_unused_pair(const Context& context);
+
+/// A message that the caller's own calls post.
+struct OneMessage {
+  const char* what;  // for messages
+  std::function<int32_t(plexus_net_request_t** request)> irecv;
+  std::function<int32_t(plexus_net_request_t** request)> isend;
+  milliseconds limit = Stand::kWait;
+};
+/// As test() returned them.
+struct ToldSizes {
+  uint64_t sent = ~uint64_t{0};
+  uint64_t received = ~uint64_t{0};
+};
+/// Posts both until they are accepted and tests them until they are done.
+[[nodiscard]] Result<ToldSizes> carry(Pair& pair, const OneMessage& message);
+
 /// A message of `deliver`.
 struct TestMessage {
   uint64_t size_bytes = 0;
@@ -120,7 +156,8 @@ struct TestMessage {
   uint64_t target_offset = 0;
 };
 /// Sends all messages over the pair and checks that each arrives in the receive posted for it, with
-/// its size, and that nothing else is written.
+/// its size, and that nothing else is written. Messages longer than the device supports are
+/// shortened to that.
 [[nodiscard]] Result<void> deliver(Pair& pair,
                                    std::span<const TestMessage> messages,
                                    Testing testing = Testing::kOldest);

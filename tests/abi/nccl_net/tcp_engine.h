@@ -5,7 +5,8 @@
  * - connect() and accept() give nothing at first; connect() keeps its state in the handle.
  * - isend() and irecv() give no request every third time.
  * - closing and registering are counted; `tcp_fixture_counters` shows what is still open.
- * The variable TCP_FIXTURE_FAULT breaks it on purpose: see is_fault().
+ * The variable TCP_FIXTURE_FAULT breaks it on purpose, by a name: grep for is_fault. The
+ * conformance kit must find each (tests/conformance/mutants_test.py).
  *
  * As real vendors' libraries are, each by a definition of its own:
  * - QUIRK_SHARED_ENDPOINT: all connections of a process share what lies below, and lose it when one
@@ -13,6 +14,9 @@
  * - QUIRK_ACCEPT_BLOCKS: accept() comes back with a connection, and not before (FastSocket).
  * - QUIRK_FILLS_AT_INIT: the table has name and init, and the rest after it (HPC-X; tcp_v8.c).
  * - QUIRK_NO_SIZES: test() never says how many bytes came (FastSocket).
+ * - QUIRK_LATE_CONNECT: connections are made with the first message that has bytes; an empty one
+ *   before it fails, and closing before it crashes (FastSocket, whose helper threads connect).
+ * - QUIRK_NO_LIMITS: maxComms and maxCollBytes are 0 (nccl-mesh-plugin; tcp_v9.c).
  */
 #pragma once
 
@@ -57,6 +61,11 @@ enum { kTellsSizes = 0 };
 #else
 enum { kTellsSizes = 1 };
 #endif
+#ifdef QUIRK_LATE_CONNECT
+enum { kConnectsLate = 1 };
+#else
+enum { kConnectsLate = 0 };
+#endif
 static int endpoint_is_lost;
 
 static int is_fault(const char* name) {
@@ -81,6 +90,7 @@ static const uint64_t kMagic = 0x7463702d66697874u;
 
 struct request {
   int in_use, is_send, count, left; /* left: buffers without a message */
+  int waits;                        /* of a slow peer */
   int tags[kGroupMax], taken[kGroupMax], full[kGroupMax];
   size_t sizes[kGroupMax]; /* room, then the message's size */
   char* data[kGroupMax];
@@ -91,7 +101,7 @@ struct frame {
   int64_t tag;
 };
 struct connection {
-  int fd, is_send, refusals, is_broken;
+  int fd, is_send, refusals, is_broken, is_used, is_slow;
   struct request requests[kSendsMax];
   struct request* queue[kSendsMax]; /* unfinished, oldest first */
   int queued;
@@ -133,8 +143,10 @@ static int tcp_listen(void* opaque, void** out) {
 
 static struct connection* make_connection(int fd, int is_send) {
   struct connection* made = calloc(1, sizeof *made);
+  static int made_so_far;
   made->fd = fd;
   made->is_send = is_send;
+  made->is_slow = __atomic_add_fetch(&made_so_far, 1, __ATOMIC_RELAXED) % 16 == 5;
   __atomic_add_fetch(is_send ? &tcp_fixture_counters.sends : &tcp_fixture_counters.recvs, 1,
                      __ATOMIC_RELAXED);
   return made;
@@ -163,7 +175,9 @@ static int tcp_connect(void* opaque, void** out) {
     return kSuccess;
   }
   if (getsockopt(handle->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
-    close(handle->fd);
+    if (!is_fault("connect_leaks")) {
+      close(handle->fd);
+    }
     errno = error;
     return broken(kRemoteError, "connection refused");
   }
@@ -200,7 +214,13 @@ static struct request* find_free(struct connection* c) {
 
 /* A request to fill in, or NULL: not now. */
 static struct request* begin(struct connection* c) {
-  struct request* request = ++c->refusals % 3 == 0 ? NULL : find_free(c);
+  struct request* request = find_free(c);
+  if (++c->refusals % 3 == 0) {
+    if (request != NULL && is_fault("slot_lost")) {
+      request->in_use = 1;
+    }
+    return NULL;
+  }
   if (request != NULL) {
     memset(request, 0, sizeof *request);
     request->in_use = 1;
@@ -236,9 +256,14 @@ static int write_some(struct connection* c) {
   while (c->queued > 0) {
     struct request* first = c->queue[0];
     c->frame = (struct frame){first->sizes[0], first->tags[0]};
-    int moved = move(c, &c->frame, sizeof c->frame, &c->frame_done);
-    if (moved == 1) {
+    static int messages;
+    const int is_lost = is_fault("lost") && c->frame_done == 0 && ++messages % 50 == 0;
+    int moved = is_lost ? 1 : move(c, &c->frame, sizeof c->frame, &c->frame_done);
+    if (moved == 1 && !is_lost) {
       moved = move(c, first->data[0], first->sizes[0], &c->body_done);
+    }
+    if (moved == 0 && is_fault("blocks")) {
+      poll(NULL, 0, 3);
     }
     if (moved != 1) {
       return moved;
@@ -285,6 +310,10 @@ static int read_some(struct connection* c) {
     if (moved != 1) {
       return moved;
     }
+    static int long_messages;
+    if (c->frame.size > 100000 && ++long_messages % 500 == 0 && is_fault("flips")) {
+      to->data[c->reading_buffer][c->frame.size / 2] ^= 1;
+    }
     c->reading = NULL;
     c->frame_done = c->body_done = 0;
     if (--to->left == 0) {
@@ -304,6 +333,10 @@ static int tcp_isend(void* opaque, void* data, size_t size, int tag, void** out)
   if (__atomic_load_n(&endpoint_is_lost, __ATOMIC_RELAXED)) {
     return broken(kSystemError, "inactive endpoint");
   }
+  if (kConnectsLate && size == 0 && !c->is_used) {
+    return broken(kSystemError, "the connection is still being made");
+  }
+  c->is_used = 1;
   struct request* request = begin(c);
   if (request != NULL) {
     request->count = request->left = 1;
@@ -318,7 +351,12 @@ static int tcp_isend(void* opaque, void* data, size_t size, int tag, void** out)
 static int tcp_irecv(
     void* opaque, int count, void** data, const size_t* sizes, const int* tags, void** out) {
   struct connection* c = opaque;
-  *out = NULL;
+  if (*out == NULL || !is_fault("early_kept")) {
+    *out = NULL;
+  } else {
+    return kSuccess;
+  }
+  c->is_used = 1;
   if (count < 1 || count > kGroupMax) {
     return broken(kInternalError, "wrong number of buffers");
   }
@@ -338,15 +376,25 @@ static int tcp_irecv(
 static int tcp_test(void* opaque, int* done, int* sizes) {
   struct request* request = opaque;
   struct connection* c = request->connection;
-  *done = 0;
+  if (!is_fault("done_kept")) {
+    *done = 0;
+  }
   if (is_fault("test")) {
     return broken(kRemoteError, "test fails on purpose");
   }
   if (request->left > 0 && (c->is_send ? write_some(c) : read_some(c)) < 0) {
     c->is_broken = 1;
   }
+  if (request->left > 0 && c->is_broken && is_fault("failure_leaks")) {
+    static void* volatile leaked;
+    leaked = malloc(100);
+    c->is_broken = leaked != NULL;
+  }
   if (request->left > 0) {
     return c->is_broken ? broken(kRemoteError, "connection lost") : kSuccess;
+  }
+  if (c->is_slow && is_fault("slow_peer") && request->waits++ < 200) {
+    return kSuccess;
   }
   for (int i = 0; i < request->count && sizes != NULL && kTellsSizes; ++i) {
     sizes[i] = (int)request->sizes[i];
@@ -376,6 +424,13 @@ static int tcp_close(void* opaque) {
   if (kSharesEndpoint && !c->is_send && c->queued > 0) {
     __atomic_store_n(&endpoint_is_lost, 1, __ATOMIC_RELAXED);
     say(kWarn, kNetSubsystem, __FILE__, __LINE__, "closed with %d receives posted", c->queued);
+  }
+  if (kConnectsLate && !c->is_send && !c->is_used) {
+    abort();
+  }
+  if (c->is_send && is_fault("close_discards")) {
+    const struct linger now = {1, 0};
+    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
   }
   close(c->fd);
   free(c);

@@ -78,11 +78,13 @@ static int start_listen(int device, void* handle, void** listen) {
 }
 static int start_connect(int device, void* handle, void** send, void** offload) {
   (void)device;
-  *offload = NULL;
+  if (offload != NULL || is_fault("offload_needed")) {
+    *offload = NULL;
+  }
   return tcp_connect(handle, send);
 }
 static int start_accept(void* listen, void** recv, void** offload) {
-  *offload = NULL;
+  (void)offload;
   return tcp_accept(listen, recv);
 }
 static int reg(void* connection, void* data, region_size size, int type, void** memory) {

@@ -154,6 +154,10 @@ static int properties(int device, struct properties* p) {
   p->fused.devices[0] = device;
   p->p2p_max = is_fault("limit") ? 0 : (size_t)1 << 40;
   p->coll_max = (size_t)1 << 40;
+#ifdef QUIRK_NO_LIMITS /* what no host reads of a net plugin */
+  p->comms_max = 0;
+  p->coll_max = 0;
+#endif
 #if ABI_CROSS_DC
   p->fabric = (uint64_t)device;
 #endif
@@ -175,11 +179,13 @@ static int start_connect(CONTEXT int device, CONFIG void* handle, void** send, v
   }
 #endif
   (void)device;
-  *offload = NULL;
+  if (offload != NULL || is_fault("offload_needed")) {
+    *offload = NULL;
+  }
   return tcp_connect(handle, send);
 }
 static int start_accept(void* listen, void** recv, void** offload) {
-  *offload = NULL;
+  (void)offload;
   return tcp_accept(listen, recv);
 }
 static int reg(void* connection, void* data, size_t size, int type, void** memory) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Closing handles: in every state and order, without leaks.
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <fcntl.h>
@@ -55,6 +56,16 @@ Result<void> each_order(const Context& context) {
       } else {
         pair.listen.close();
       }
+    }
+  }
+  return ok();
+}
+
+Result<void> unused(const Context& context) {
+  for (int i = 0; i < 8; ++i) {
+    PLEXUS_TRY(pair, connect_unused_pair(context));
+    if (i % 2 == 0) {
+      pair.recv.close();
     }
   }
   return ok();
@@ -163,6 +174,102 @@ Result<void> in_bounded_time(const Context& context) {
   return ok();
 }
 
+/// Messages of one size that are all sent before the sender closes, and received after it.
+struct LastMessages {
+  LastMessages(const Context& context, uint64_t size_bytes) {
+    for (size_t i = 0; i < 3; ++i) {
+      sources.push_back(make_message(longest_message(context, size_bytes), i));
+      rooms.emplace_back(sources.back().size());
+    }
+  }
+  [[nodiscard]] Result<void> send_all(Traffic& traffic, Send& send) {
+    for (const Bytes& source : sources) {
+      PLEXUS_TRY(transfer, traffic.send(send, source));
+      sent.push_back(transfer);
+    }
+    return ok();
+  }
+  [[nodiscard]] Result<void> receive_all(Traffic& traffic, Recv& recv) {
+    for (Room& room : rooms) {
+      PLEXUS_TRY(traffic.recv(recv, room));
+    }
+    return ok();
+  }
+  [[nodiscard]] bool are_sent() const {
+    return std::all_of(sent.begin(), sent.end(), [](const auto* each) { return each->is_done; });
+  }
+  [[nodiscard]] Result<void> expect_all() const {
+    for (size_t i = 0; i < rooms.size(); ++i) {
+      if (auto checked = rooms[i].expect_message(sources[i]); checked.has_error()) {
+        return std::move(checked).error().with_context(fmt::format("message {}", i + 1));
+      }
+    }
+    return ok();
+  }
+  std::vector<Bytes> sources;
+  std::deque<Room> rooms;
+  std::vector<const Transfer*> sent;
+};
+
+constexpr milliseconds kSettle{30};  // for sends that need no receive
+
+Result<void> last_messages_arrive(const Context& context) {
+  Stand& stand = *context.net().stand;
+  for (const uint64_t size : {uint64_t{100}, uint64_t{60000}, uint64_t{1} << 20}) {
+    PLEXUS_TRY(pair, connect_pair(context, context));
+    LastMessages messages(context, size);
+    Traffic receiving(stand);
+    {
+      Traffic sending(stand);
+      PLEXUS_TRY(messages.send_all(sending, pair.send));
+      PLEXUS_TRY(sending.settle(kSettle));
+      PLEXUS_TRY(messages.receive_all(receiving, pair.recv));
+      PLEXUS_TRY(stand.wait_until("the sends", [&]() -> Result<bool> {
+        PLEXUS_TRY(sending.step());
+        if (!messages.are_sent()) {
+          PLEXUS_TRY(receiving.step());
+        }
+        return messages.are_sent();
+      }));
+    }
+    pair.send.close();
+    Result<void> arrived = receiving.finish();
+    if (arrived.has_value()) {
+      arrived = messages.expect_all();
+    }
+    if (arrived.has_error()) {
+      return std::move(arrived).error().with_context(
+          fmt::format("messages of {} bytes whose sends were done when their sender closed",
+                      messages.sources[0].size()));
+    }
+  }
+  return ok();
+}
+
+/// The sender's process ends as well.
+Result<void> last_messages_outlive_their_sender(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  LastMessages messages(context, uint64_t{1} << 20);
+  Traffic traffic(stand);
+  if (stand.role() == 0) {
+    PLEXUS_TRY(send, connect_to_peer(context));
+    Traffic sending(stand);
+    PLEXUS_TRY(messages.send_all(sending, send));
+    PLEXUS_TRY(sending.settle(kSettle));
+    PLEXUS_TRY(stand.peer().send(messages.are_sent()));
+    return sending.finish();
+  }
+  PLEXUS_TRY(recv, accept_from_peer(context));
+  PLEXUS_TRY(are_sent, stand.peer().receive<bool>());
+  if (are_sent) {
+    PLEXUS_TRY(stand.peer().wait_for_end());
+  }
+  PLEXUS_TRY(messages.receive_all(traffic, recv));
+  PLEXUS_TRY(traffic.finish());
+  return messages.expect_all();
+}
+
 Result<void> leaves_others_alone(const Context& context) {
   PLEXUS_TRY(kept, connect_pair(context, context));
   const Bytes message = make_message(longest_message(context, 1 << 20), 1);
@@ -198,13 +305,18 @@ Result<void> leaves_nothing(Stand& stand) {
 }
 
 Result<void> aborts_leave_nothing(const Context& context) {
-  PLEXUS_TRY(with_a_send_under_way(context));
-  PLEXUS_TRY(with_receives_posted(context));
+  const auto use = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(with_a_send_under_way(context));
+      PLEXUS_TRY(with_receives_posted(context));
+    }
+    return ok();
+  };
+  PLEXUS_TRY(use(2));
   const Holdings before;
-  for (int i = 0; i < 5; ++i) {
-    PLEXUS_TRY(with_a_send_under_way(context));
-    PLEXUS_TRY(with_receives_posted(context));
-  }
+  PLEXUS_TRY(leaves_no_memory(
+      *context.net().stand,
+      {.use = use, .times = 40, .what = "times aborted requests", .bytes_each = 16}));
   return before.expect_no_descriptors("requests were aborted");
 }
 
@@ -288,6 +400,8 @@ Result<void> exits_amid_use(Stand& stand) {
   return expect(kept->context.raw() != nullptr || !net.is_native(), "no context");
 }
 
+constexpr const char* kLastRule =
+    "plexus_net.h close_send: what test() called done arrives nevertheless";
 constexpr const char* kCloseRule =
     "plexus_net.h close_send: requests may be outstanding (abort): after the call their buffers "
     "are not accessed again";
@@ -298,6 +412,8 @@ constexpr const char* kLeakRule =
 constexpr std::array kChecks = {
     Check{"close.orders", "closes ends and listen in any order", kCloseRule,
           on_context<each_order>},
+    Check{"close.unused", "closes connections that carried nothing", kCloseRule,
+          on_context<unused>},
     Check{"close.receives", "closes with receives posted, and leaves their buffers", kCloseRule,
           on_context<receives_are_left>},
     Check{"close.send", "closes with a send in flight, and leaves its buffer", kCloseRule,
@@ -305,10 +421,17 @@ constexpr std::array kChecks = {
     Check{"close.amid", "closes in the middle of a message", kCloseRule,
           on_context<amid_a_message>},
     Check{"close.time", "closes in bounded time", kTimeRule, on_context<in_bounded_time>},
+    Check{"close.delivers", "delivers what was sent before its sender closed", kLastRule,
+          on_context<last_messages_arrive>},
+    Check{"close.ended",
+          "delivers what was sent before its sender's process ended",
+          kLastRule,
+          last_messages_outlive_their_sender,
+          {.processes = 2}},
     Check{"close.others", "closes one connection without affecting the others", kCloseRule,
           on_context<leaves_others_alone>},
     Check{"close.leaves", "leaks no descriptor and no thread", kLeakRule, leaves_nothing},
-    Check{"close.abort_leaves", "leaks no descriptor of aborted requests", kLeakRule,
+    Check{"close.abort_leaves", "leaks no descriptor and no memory of aborted requests", kLeakRule,
           on_context<aborts_leave_nothing>},
     Check{"close.memory",
           "leaks no memory of connections",

@@ -6,7 +6,10 @@
 #include <thread>
 
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/leaks.hpp"
+#include "tools/conformance/pause.hpp"
 #include "tools/conformance/process_state.hpp"
+#include "tools/conformance/run_delay.hpp"
 #include "tools/conformance/traffic.hpp"
 
 namespace plexus::conformance {
@@ -43,9 +46,11 @@ Result<void> connect_does_not_wait(const Context& context) {
   Recv recv = listen.accept();
   bool is_connected = code == PLEXUS_OK;
   bool is_accepted = false;
-  return context.net().stand->wait_until("accept of a connection requested earlier", [&] {
+  PLEXUS_TRY(context.net().stand->wait_until("accept of a connection requested earlier", [&] {
     return progress(send, is_connected, recv, is_accepted);
-  });
+  }));
+  Pair pair{std::move(listen), std::move(send), std::move(recv)};
+  return carries(pair);
 }
 
 Result<void> accept_does_not_wait(const Context& context) {
@@ -168,18 +173,20 @@ Result<void> both_directions(Stand& stand) {
   Send send_back = first.connect(back.handle());
   Recv recv_back = back.accept();
   std::array<bool, 4> done{};
-  return stand.wait_until("two connections that are made concurrently", [&]() -> Result<bool> {
+  PLEXUS_TRY(stand.wait_until("two connections that are made concurrently", [&]() -> Result<bool> {
     PLEXUS_TRY(is_there, progress(send_there, done[0], recv_there, done[1]));
     PLEXUS_TRY(is_back, progress(send_back, done[2], recv_back, done[3]));
     return is_there && is_back;
-  });
+  }));
+  Pair forth{std::move(there), std::move(send_there), std::move(recv_there)};
+  PLEXUS_TRY(carries(forth));
+  Pair home{std::move(back), std::move(send_back), std::move(recv_back)};
+  return carries(home);
 }
 
 Result<void> interleaved(const Context& context) {
   struct Making {
-    Listen listen;
-    Send send;
-    Recv recv;
+    Pair pair;
     bool is_connected = false;
     bool is_accepted = false;
   };
@@ -188,16 +195,20 @@ Result<void> interleaved(const Context& context) {
     PLEXUS_TRY(listen, context.listen());
     Send send = context.connect(listen.handle());
     Recv recv = listen.accept();
-    all.push_back({std::move(listen), std::move(send), std::move(recv)});
+    all.push_back({{std::move(listen), std::move(send), std::move(recv)}});
   }
-  return context.net().stand->wait_until("16 connections in turns", [&]() -> Result<bool> {
+  PLEXUS_TRY(context.net().stand->wait_until("16 connections in turns", [&]() -> Result<bool> {
     bool is_done = true;
-    for (Making& each : all) {
-      PLEXUS_TRY(is_made, progress(each.send, each.is_connected, each.recv, each.is_accepted));
+    for (auto& [pair, is_connected, is_accepted] : all) {
+      PLEXUS_TRY(is_made, progress(pair.send, is_connected, pair.recv, is_accepted));
       is_done = is_done && is_made;
     }
     return is_done;
-  });
+  }));
+  for (Making& each : all) {
+    PLEXUS_TRY(carries(each.pair));
+  }
+  return ok();
 }
 
 Result<void> many(const Context& context) {
@@ -225,6 +236,44 @@ Result<void> again_and_again(const Context& context) {
   const Holdings before;
   PLEXUS_TRY(use(60));
   return before.expect_nothing_more("60 connections were made and closed");
+}
+
+/// A connection to a listen that is closed: before the first call of connect, or after it. False:
+/// it did not fail within `limit`, or was made before the listen closed.
+Result<bool> try_to_fail(const Context& context, bool is_early, milliseconds limit) {
+  PLEXUS_TRY(listen, context.listen());
+  Send send = context.connect(listen.handle());
+  int32_t code = is_early ? PLEXUS_AGAIN : send.try_connect();
+  listen.close();
+  FairDeadline deadline(limit);
+  const Pause pause;
+  while (code == PLEXUS_AGAIN && !deadline.is_over()) {
+    code = send.try_connect();
+    pause.rest();
+  }
+  return code != PLEXUS_OK && code != PLEXUS_AGAIN;
+}
+
+Result<void> failed_connects_leave_nothing(const Context& context) {
+  Stand& stand = *context.net().stand;
+  constexpr auto kLimit = milliseconds(1000);
+  PLEXUS_TRY(fails, try_to_fail(context, true, kLimit));
+  if (!fails) {
+    return skip("a connect to a closed listen does not fail within {} ms", kLimit.count());
+  }
+  PLEXUS_TRY(fails_late, try_to_fail(context, false, kLimit));
+  const auto use = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(try_to_fail(context, !fails_late || i % 2 == 0, kLimit));
+    }
+    return ok();
+  };
+  PLEXUS_TRY(use(4));
+  const Holdings before;
+  Result<void> memory = leaves_no_memory(
+      stand, {.use = use, .times = 200, .what = "failed connects", .bytes_each = 8});
+  PLEXUS_TRY(before.expect_nothing_more("200 connects to a closed listen failed"));
+  return memory;
 }
 
 Result<void> used_by_another_thread(Pair& pair) {
@@ -324,6 +373,11 @@ constexpr std::array kChecks = {
           "plexus_net.h comms_max: connections the device can have", on_context<many>},
     Check{"connect.leaves", "leaks nothing of closed connections",
           "plexus_net.h: connect .. close_send, accept .. close_recv", on_context<again_and_again>},
+    Check{"connect.fails",
+          "leaks nothing of connects that failed",
+          "plexus_net.h connect: the caller closes a `*send` that is not null, whatever the result",
+          on_context<failed_connects_leave_nothing>,
+          {.limit = seconds(40), .is_alone = true}},
     Check{"connect.thread", "lets another thread use a connection",
           "plexus_net.h Threads: one thread at a time, not always the same",
           on_pair<used_by_another_thread>},

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/leaks.hpp"
+#include "tools/conformance/process_state.hpp"
 #include "tools/conformance/traffic.hpp"
 
 namespace plexus::conformance {
@@ -183,6 +185,57 @@ Result<void> receiver_closes(Pair& pair) {
                         "a send of 1000 messages to a peer that closed");
 }
 
+/// A receive whose sender has closed, sends whose receiver has closed, and a message that is too
+/// long for its buffer. False: it did not fail in bounded time.
+Result<bool> fail_transfer(const Context& context, int kind) {
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
+  const Bytes message = make_message(longest_message(context, 60000), 1);
+  Room room(kind == 2 ? message.size() - 1 : message.size());
+  Traffic traffic(*context.net().stand);
+  if (kind == 0) {
+    pair.send.close();
+  } else if (kind == 1) {
+    pair.recv.close();
+  }
+  if (kind != 1) {
+    PLEXUS_TRY(traffic.recv(pair.recv, room));
+  }
+  constexpr int kMessages = 100;  // more than the buffers on the path hold
+  for (int i = 0; i < (kind == 1 ? kMessages : kind - 1); ++i) {
+    PLEXUS_TRY(traffic.send(pair.send, message));
+  }
+  const Result<void> result = traffic.finish(milliseconds(1000));
+  return result.has_error() &&
+         result.error().message().find("timed out after") == std::string::npos;
+}
+
+Result<void> failures_leave_nothing(const Context& context) {
+  std::vector<int> kinds;
+  for (int kind = 0; kind < 3; ++kind) {
+    PLEXUS_TRY(fails, fail_transfer(context, kind));
+    if (fails) {
+      kinds.push_back(kind);
+    }
+  }
+  if (kinds.empty()) {
+    return skip("no transfer fails here in bounded time");
+  }
+  const auto use = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(fail_transfer(context, kinds[static_cast<size_t>(i) % kinds.size()]));
+    }
+    return ok();
+  };
+  PLEXUS_TRY(use(6));
+  const Holdings before;
+  Result<void> memory =
+      leaves_no_memory(*context.net().stand,
+                       {.use = use, .times = 200, .what = "failed transfers", .bytes_each = 8});
+  PLEXUS_TRY(before.expect_nothing_more("200 transfers failed"));
+  return memory;
+}
+
 Result<void> others_go_on(const Context& context) {
   PLEXUS_TRY(kept, connect_pair(context, context));
   PLEXUS_TRY(lost, connect_pair(context, context));
@@ -350,6 +403,11 @@ constexpr std::array kChecks = {
           on_pair<peer_closes>},
     Check{"fault.receiver_closes", "fails a send when the receiver closed, without a signal",
           kSignalRule, on_pair<receiver_closes>},
+    Check{"fault.leaves",
+          "leaks nothing of transfers that failed",
+          "plexus_net.h test: a failing code: the request is freed as well",
+          on_context<failures_leave_nothing>,
+          {.limit = seconds(40), .is_alone = true}},
     Check{"fault.others", "keeps the other connections when one fails", kFailRule,
           on_context<others_go_on>},
     Check{"fault.connector", "accepts after a process died connecting",

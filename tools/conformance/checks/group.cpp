@@ -50,7 +50,7 @@ Result<void> match(Pair& pair,
       ++buffer;
     }
     is_used[buffer] = true;
-    PLEXUS_TRY(expect(received->sizes_bytes[buffer] == sizes[i],
+    PLEXUS_TRY(expect(is_told_right(pair.recv.net(), received->sizes_bytes[buffer], sizes[i]),
                       "test reports {2} bytes for buffer {0} of {1}, {3} were sent", buffer,
                       wanted.size(), received->sizes_bytes[buffer], sizes[i]));
     if (auto checked = rooms[buffer].expect_message(messages[i]); checked.has_error()) {

@@ -100,7 +100,7 @@ Result<void> writes_only_the_handle(const Context& context) {
   if (code != PLEXUS_OK) {
     return failed(net.stand->monitor(), "listen", code);
   }
-  const Listen closes(net, raw, room.handle);
+  const Listen closes(net, raw, room.handle, 0);
   const auto is_kept = [](uint64_t word) { return word == ~uint64_t{0}; };
   return expect(std::all_of(room.before.begin(), room.before.end(), is_kept) &&
                     std::all_of(room.behind.begin(), room.behind.end(), is_kept),
@@ -141,9 +141,11 @@ Result<void> handle_moves(const Context& context) {
   Recv recv = listen.accept();
   bool is_connected = false;
   bool is_accepted = false;
-  return context.net().stand->wait_until("connect with a copied handle", [&] {
+  PLEXUS_TRY(context.net().stand->wait_until("connect with a copied handle", [&] {
     return progress(send, is_connected, recv, is_accepted);
-  });
+  }));
+  Pair pair{std::move(listen), std::move(send), std::move(recv)};
+  return deliver(pair, {.size_bytes = 100});
 }
 
 constexpr const char* kRule =

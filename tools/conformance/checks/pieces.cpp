@@ -27,7 +27,7 @@ Result<void> both_or_none(const Context& context) {
 
 /// A message that the sender divides at `head_bytes` and the receiver, with 100 bytes more
 /// capacity, at `first_bytes`. Consecutive pieces are not adjacent in memory.
-Result<void> carry(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_t first_bytes) {
+Result<void> cut(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_t first_bytes) {
   const Bytes message = make_message(size_bytes, size_bytes + head_bytes);
   const Bytes head(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(head_bytes));
   const Bytes tail(message.begin() + static_cast<std::ptrdiff_t>(head_bytes), message.end());
@@ -44,24 +44,13 @@ Result<void> carry(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_
   const std::array<plexus_net_piece_t, 3> into = {{{first.data(), first_bytes},
                                                    {second.data(), size_bytes - first_bytes},
                                                    {spare.data(), 100}}};
-  plexus_net_request_t* sent = nullptr;
-  plexus_net_request_t* received = nullptr;
-  uint64_t size_said = 0;
-  std::array<bool, 2> is_done{};
-  PLEXUS_TRY(pair.send.net().stand->wait_until("a message in pieces", [&]() -> Result<bool> {
-    if (received == nullptr) {
-      pair.recv.irecv_pieces(into, 1, &received);
-    } else if (!is_done[0]) {
-      is_done[0] = pair.recv.test(received, &size_said) == PLEXUS_OK;
-    }
-    if (sent == nullptr) {
-      pair.send.isend_pieces(from, 1, &sent);
-    } else if (!is_done[1]) {
-      is_done[1] = pair.send.test(sent, nullptr) == PLEXUS_OK;
-    }
-    return is_done[0] && is_done[1];
-  }));
-  PLEXUS_TRY(expect(size_said == size_bytes, "test reports {} bytes of {}", size_said, size_bytes));
+  PLEXUS_TRY(
+      told,
+      carry(pair, {"a message in pieces",
+                   [&](auto** request) { return pair.recv.irecv_pieces(into, 1, request); },
+                   [&](auto** request) { return pair.send.isend_pieces(from, 1, request); }}));
+  PLEXUS_TRY(expect(told.received == size_bytes, "test reports {} bytes of {}", told.received,
+                    size_bytes));
   const std::span<const std::byte> all(message);
   PLEXUS_TRY(first.expect_message(all.first(first_bytes)));
   PLEXUS_TRY(second.expect_message(all.subspan(first_bytes)));
@@ -76,7 +65,7 @@ Result<void> cut_anywhere(Pair& pair) {
   for (const uint64_t size : {uint64_t{1}, uint64_t{64}, uint64_t{20'000}, uint64_t{300'001}}) {
     for (const uint64_t head : {uint64_t{0}, uint64_t{1}, size / 2, size}) {
       for (const uint64_t first : {uint64_t{0}, size / 3, size}) {
-        if (auto carried = carry(pair, size, head, first); carried.has_error()) {
+        if (auto carried = cut(pair, size, head, first); carried.has_error()) {
           return std::move(carried).error().with_context(fmt::format(
               "{} bytes, sent as {} and the rest, received as {} and the rest", size, head, first));
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests: lifetime, number, duration of calls, and messages that do not fit.
+// Requests: lifetime, number, and messages that do not fit.
+#include <algorithm>
 #include <array>
 #include <deque>
 
@@ -67,12 +68,19 @@ Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
   PLEXUS_TRY(from, pair.send.register_memory(words.sources.data(), words.size_bytes()));
   for (uint64_t& target : words.targets) {
     PLEXUS_TRY(request, post(pair, {&target, sizeof target, into, 0, 0}));
+    PLEXUS_TRY(expect(
+        std::find(words.received.begin(), words.received.end(), request) == words.received.end(),
+        "two receives in flight have the same request"));
     words.received.push_back(request);
   }
   uint32_t received = 0;
   uint32_t sent = 0;
   PLEXUS_TRY(pair.send.net().stand->wait_until(
-      "as many requests as requests_max allows", [&]() -> Result<bool> {
+      [&] {
+        return fmt::format("{} of {} messages in flight are posted, {} sends and {} receives done",
+                           words.sent.size(), count, sent, received);
+      },
+      [&]() -> Result<bool> {
         for (int32_t posted = PLEXUS_OK; posted == PLEXUS_OK && words.sent.size() < count;) {
           plexus_net_request_t* request = nullptr;
           const int32_t code = pair.send.isend(&words.sources[words.sent.size()], sizeof(uint64_t),
@@ -101,19 +109,14 @@ Result<void> as_many_as_it_says(Pair& pair) {
   return fill(pair, most);
 }
 
-Result<void> distinct_while_alive(Pair& pair) {
-  std::array<uint64_t, 8> targets{};
-  PLEXUS_TRY(into, pair.recv.register_memory(targets.data(), sizeof targets));
-  std::vector<plexus_net_request_t*> all;
-  for (uint64_t& target : targets) {
-    PLEXUS_TRY(request, post(pair, {&target, sizeof target, into, 0, 0}));
-    for (const plexus_net_request_t* other : all) {
-      PLEXUS_TRY(expect(other != request, "two receives in flight have the same request"));
-    }
-    all.push_back(request);
-  }
-  deregister(pair.recv.net(), into);
-  return ok();
+Result<void> distinct_while_alive(Pair& pair) { return fill(pair, 8); }
+
+/// After calls that the plugin refused: it has as many requests as before.
+Result<void> fill_again(Pair& pair, uint32_t count) {
+  auto filled = fill(pair, count);
+  return filled.has_value()
+             ? std::move(filled)
+             : std::move(filled).error().with_context("after calls that returned PLEXUS_AGAIN");
 }
 
 Result<void> full_queue(Pair& pair) {
@@ -144,7 +147,8 @@ Result<void> full_queue(Pair& pair) {
     bool is_sent = false;
     bool is_received = false;
     PLEXUS_TRY(pair.send.net().stand->wait_until(
-        "a message for each accepted receive", [&]() -> Result<bool> {
+        [&] { return fmt::format("message {} of {} accepted receives", i + 1, posted); },
+        [&]() -> Result<bool> {
           if (sent == nullptr) {
             pair.send.isend(&source, sizeof source, 0, from, &sent);
           } else if (!is_sent) {
@@ -159,7 +163,7 @@ Result<void> full_queue(Pair& pair) {
   }
   deregister(pair.send.net(), from);
   deregister(pair.recv.net(), into);
-  return ok();
+  return fill_again(pair, most);
 }
 
 Result<void> flood(Pair& pair) {
@@ -188,7 +192,8 @@ Result<void> flood(Pair& pair) {
     Traffic traffic(*pair.send.net().stand);
     PLEXUS_TRY(traffic.recv(pair.recv, room));
     PLEXUS_TRY(pair.send.net().stand->wait_until(
-        "the delivery of many queued messages", [&]() -> Result<bool> {
+        [&] { return fmt::format("message {} of {} that were queued", i + 1, taken); },
+        [&]() -> Result<bool> {
           if (!sent.empty() && pair.send.test(sent.front(), nullptr) == PLEXUS_OK) {
             sent.pop_front();
           }
@@ -204,7 +209,130 @@ Result<void> flood(Pair& pair) {
         return sent.empty();
       }));
   deregister(pair.send.net(), from);
+  return fill_again(pair, most);
+}
+
+/// Posts up to `count` messages by calls of `post`, until many in a row are refused. Adds the
+/// number of refusals to `refused`.
+template <class End, class Post>
+Result<std::deque<plexus_net_request_t*>> post_until_refused(End& end,
+                                                             uint32_t count,
+                                                             uint32_t& refused,
+                                                             const Post& post) {
+  constexpr int kRefusals = 16;
+  std::deque<plexus_net_request_t*> posted;
+  for (int refusals = 0; posted.size() < count && refusals < kRefusals;) {
+    plexus_net_request_t* request = nullptr;
+    const int32_t code = post(posted.size(), &request);
+    if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+      return wrong("post {} of {} in flight failed with code {}: {}", posted.size() + 1, count,
+                   code, end.net().stand->monitor().last_failure());
+    }
+    if (code == PLEXUS_OK) {
+      posted.push_back(request);
+    } else {
+      ++refusals;
+      ++refused;
+    }
+  }
+  return posted;
+}
+
+/// Runs `traffic`, the other end's, until it and all of `posted` are done.
+template <class End>
+Result<void> finish_posted(End& end, std::deque<plexus_net_request_t*> posted, Traffic& traffic) {
+  const size_t count = posted.size();
+  return end.net().stand->wait_until(
+      [&] { return fmt::format("{} of {} messages are done", count - posted.size(), count); },
+      [&]() -> Result<bool> {
+        uint64_t told = 0;
+        const int32_t code =
+            posted.empty() ? int32_t{PLEXUS_AGAIN} : end.test(posted.front(), &told);
+        if (code == PLEXUS_OK) {
+          posted.pop_front();
+        } else if (code != PLEXUS_AGAIN) {
+          return failed(end.net().stand->monitor(), "test", code);
+        }
+        PLEXUS_TRY(is_done, traffic.step());
+        return is_done && posted.empty();
+      });
+}
+
+/// Messages whose sends are posted first, until the plugin refuses some, and then received.
+Result<void> sends_first(Pair& pair, uint32_t count, const Bytes& message, uint32_t& refused) {
+  PLEXUS_TRY(from, pair.send.register_memory(message.data(), message.size()));
+  PLEXUS_TRY(posted, post_until_refused(pair.send, count, refused, [&](size_t, auto** request) {
+               return pair.send.isend(message.data(), message.size(), 0, from, request);
+             }));
+  std::vector<Room> rooms(posted.size(), Room(message.size()));
+  {
+    Traffic traffic(*pair.recv.net().stand);
+    for (Room& room : rooms) {
+      PLEXUS_TRY(traffic.recv(pair.recv, room));
+    }
+    PLEXUS_TRY(finish_posted(pair.send, std::move(posted), traffic));
+  }
+  deregister(pair.send.net(), from);
+  for (const Room& room : rooms) {
+    PLEXUS_TRY(room.expect_message(message));
+  }
   return ok();
+}
+
+/// The same with the receives first.
+Result<void> receives_first(Pair& pair, uint32_t count, const Bytes& message, uint32_t& refused) {
+  Bytes targets(count * message.size());
+  PLEXUS_TRY(into, pair.recv.register_memory(targets.data(), targets.size()));
+  PLEXUS_TRY(posted, post_until_refused(pair.recv, count, refused, [&](size_t i, auto** request) {
+               const plexus_net_buffer_t buffer{targets.data() + i * message.size(), message.size(),
+                                                into, 0, 0};
+               return pair.recv.irecv({&buffer, 1}, request);
+             }));
+  const size_t accepted = posted.size();
+  {
+    Traffic traffic(*pair.send.net().stand);
+    for (size_t i = 0; i < accepted; ++i) {
+      PLEXUS_TRY(traffic.send(pair.send, message));
+    }
+    PLEXUS_TRY(finish_posted(pair.recv, std::move(posted), traffic));
+  }
+  deregister(pair.recv.net(), into);
+  for (size_t i = 0; i < accepted; ++i) {
+    const auto begin = targets.begin() + static_cast<std::ptrdiff_t>(i * message.size());
+    PLEXUS_TRY(expect(std::equal(message.begin(), message.end(), begin),
+                      "message {} of {} arrived corrupted", i + 1, accepted));
+  }
+  return ok();
+}
+
+/// A plugin that loses a request when it refuses has none left after some rounds. As many messages
+/// are in flight as NCCL has on a connection: eight, times the channels that share it where
+/// receives are grouped.
+Result<void> keeps_refused(Pair& pair) {
+  constexpr uint32_t kInFlight = 8;
+  constexpr int kRounds = 40;
+  PLEXUS_TRY(context, Context::open(pair.send.net()));
+  const auto& limits = context.properties();
+  const uint32_t sends = std::min(kInFlight * limits.recvs_max, limits.requests_max);
+  const Bytes message = make_message(longest_message(context, 60000), 3);
+  const std::vector<TestMessage> others(kInFlight, TestMessage{.size_bytes = 100});
+  uint32_t refused = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    Result<void> result = sends_first(pair, sends, message, refused);
+    if (result.has_value()) {
+      result = receives_first(pair, kInFlight, message, refused);
+    }
+    if (result.has_value()) {
+      result = deliver(pair, others);
+    }
+    if (result.has_error()) {
+      return std::move(result).error().with_context(
+          fmt::format("after {} calls that returned PLEXUS_AGAIN", refused));
+    }
+  }
+  return refused > 0
+             ? Result<void>(ok())
+             : skip("it refused none of {} sends and {} receives in flight", sends, kInFlight);
 }
 
 Result<void> recycled(Pair& pair) {
@@ -275,6 +403,30 @@ Result<void> size_is_told_when_done(Pair& pair) {
   return ok();
 }
 
+Result<void> size_is_told(Pair& pair) {
+  for (const uint64_t size : {uint64_t{1}, uint64_t{1000}}) {
+    const Bytes message = make_message(size, 1);
+    Room room(size + 10);
+    Traffic traffic(*pair.send.net().stand);
+    PLEXUS_TRY(received, traffic.recv(pair.recv, room));
+    PLEXUS_TRY(traffic.send(pair.send, message));
+    PLEXUS_TRY(traffic.finish());
+    PLEXUS_TRY(expect(received->sizes_bytes[0] == size,
+                      "test of a receive reports {} bytes, sent were {}", received->sizes_bytes[0],
+                      size));
+  }
+  return ok();
+}
+
+/// NCCL flushes only after a receive of more than 0 bytes.
+Result<void> size_is_told_for_gpus(Pair& pair) {
+  PLEXUS_TRY(context, Context::open(pair.send.net()));
+  if ((context.properties().pointer_support & (PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF)) == 0) {
+    return skip("the device supports no GPU memory");
+  }
+  return size_is_told(pair);
+}
+
 Result<void> too_long(Pair& pair) {
   Room room(100);
   const Bytes message = make_message(101, 1);
@@ -321,60 +473,12 @@ Result<void> failed_stays_failed(Pair& pair) {
   return other.expect_untouched();
 }
 
-// ---- time ----
-
-/// The calls of `place` are fast, independent of the machine's other load.
-Result<void> is_quick(Monitor& monitor, Place place) {
-  constexpr auto kMedian = std::chrono::milliseconds(5);
-  constexpr auto kLongest = std::chrono::seconds(1);
-  const Monitor::Times times = monitor.times(place);
-  PLEXUS_TRY(
-      expect(times.calls >= 8, "{} was called only {} times", place_name(place), times.calls));
-  PLEXUS_TRY(expect(times.median <= kMedian, "every second call of {} takes {} us or more",
-                    place_name(place), times.median.count() / 2000));
-  return expect(times.longest <= kLongest, "a call of {} took {} ms", place_name(place),
-                times.longest.count() / 1'000'000);
-}
-
-template <Place... kPlaces>
-Result<void> quick_while_waiting(Pair& pair) {
-  Monitor& monitor = pair.send.net().stand->monitor();
-  monitor.measure_this_thread();
-  const std::vector<TestMessage> messages(200, TestMessage{.size_bytes = 2000});
-  PLEXUS_TRY(deliver(pair, messages));
-  Room room(1000);
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, room));
-  PLEXUS_TRY(traffic.settle(milliseconds(200)));
-  for (const Place place : {kPlaces...}) {
-    PLEXUS_TRY(is_quick(monitor, place));
-  }
-  return ok();
-}
-
-Result<void> quick_connections(const Context& context) {
-  Monitor& monitor = context.net().stand->monitor();
-  monitor.measure_this_thread();
-  for (int i = 0; i < 16; ++i) {
-    PLEXUS_TRY(pair, connect_pair(context, context));
-    pair.send.close();
-    pair.recv.close();
-  }
-  for (const Place place : {Place::kListen, Place::kConnect, Place::kAccept, Place::kCloseSend,
-                            Place::kCloseRecv, Place::kCloseListen}) {
-    PLEXUS_TRY(is_quick(monitor, place));
-  }
-  return ok();
-}
-
 constexpr const char* kLimitRule =
     "plexus_net.h requests_max: requests in flight per connection, at least 8";
 constexpr const char* kAgainRule =
     "plexus_net.h isend: PLEXUS_AGAIN: queue full or peer not ready, nothing started, call again";
 constexpr const char* kTestRule =
     "plexus_net.h test: PLEXUS_OK = done; the request is freed and must not be tested again";
-constexpr const char* kBlockRule =
-    "plexus_net.h: no entry blocks, except where \"may take long\" is stated";
 constexpr const char* kFailRule =
     "plexus_net.h: a connection that failed stays failed: every later call fails as well, and "
     "none of its buffers is accessed again";
@@ -391,6 +495,11 @@ constexpr std::array kChecks = {
           kAgainRule,
           on_pair<flood>,
           {.limit = seconds(40)}},
+    Check{"request.refused",
+          "keeps its requests when it returns PLEXUS_AGAIN",
+          kAgainRule,
+          on_pair<keeps_refused>,
+          {.limit = seconds(40)}},
     Check{"request.recycled", "reuses requests for thousands of messages", kTestRule,
           on_pair<recycled>},
     Check{"request.newest_first", "completes the newest request though no other is tested",
@@ -406,6 +515,11 @@ constexpr std::array kChecks = {
     Check{"request.sizes_done", "writes sizes only when the request is complete",
           "plexus_net.h: out parameters are written only on PLEXUS_OK",
           on_pair<size_is_told_when_done>},
+    Check{"request.sizes", "reports how many bytes were received",
+          "plexus_net.h test: `sizes_bytes` receives the bytes moved", on_pair<size_is_told>},
+    Check{"request.gpu_sizes", "reports it if it supports GPU memory",
+          "NCCL flushes GPU memory only after a receive of more than 0 bytes",
+          on_pair<size_is_told_for_gpus>},
     Check{"request.too_long", "fails when a message is longer than its buffer",
           "plexus_net.h size_bytes: a longer one fails the connection", on_pair<too_long>},
     Check{"request.failed",
@@ -413,16 +527,6 @@ constexpr std::array kChecks = {
           kFailRule,
           on_pair<failed_stays_failed>,
           {.abi = CheckOptions::Abi::kNative}},
-    Check{"time.data",
-          "isend, irecv and test return at once",
-          kBlockRule,
-          on_pair<quick_while_waiting<Place::kIsend, Place::kIrecv, Place::kTest>>,
-          {.is_alone = true}},
-    Check{"time.connect",
-          "listen, connect, accept and close return at once",
-          kBlockRule,
-          on_context<quick_connections>,
-          {.is_alone = true}},
 };
 
 }  // namespace

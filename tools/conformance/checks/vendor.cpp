@@ -11,28 +11,12 @@
 #include "core/plugin/nccl_net/choose.hpp"
 #include "tools/conformance/check.hpp"
 #include "tools/conformance/library.hpp"
+#include "tools/conformance/raw_net.hpp"
 
 namespace plexus::conformance {
 namespace {
 
 constexpr CheckOptions kVendor = {.abi = CheckOptions::Abi::kVendor};
-
-struct Raw {
-  nccl_net::Choice choice;
-  int version;
-};
-
-Result<Raw> choose(Stand& stand) {
-  PLEXUS_TRY(library, load_library(stand));
-  auto choice =
-      nccl_net::choose_net(library, stand.subject().nccl_version(), nccl_net::V11Layout::kBySize);
-  if (choice.has_error()) {
-    return wrong("{}", choice.error().message());
-  }
-  const std::string entry = choice.value().entry;
-  const int version = std::atoi(entry.c_str() + std::strlen("ncclNetPlugin_v"));
-  return Raw{std::move(choice).value(), version};
-}
 
 Result<void> symbol_sizes(Stand& stand) {
   constexpr std::array<size_t, 7> kBytes = {136, 152, 152, 160, 160, 176, 176};  // v6 to v12
@@ -52,18 +36,18 @@ Result<void> symbol_sizes(Stand& stand) {
 }
 
 Result<void> table_entries(Stand& stand) {
-  PLEXUS_TRY(raw, choose(stand));
+  PLEXUS_TRY(raw, RawNet::choose(stand));
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(Context::open(net));  // some fill in their tables during init
-  const char* const missing = raw.choice.net->find_missing_entry();
+  const char* const missing = raw.net->find_missing_entry();
   return expect(missing == nullptr, "the entry {} is null", missing == nullptr ? "" : missing);
 }
 
 Result<void> name(Stand& stand) {
-  PLEXUS_TRY(raw, choose(stand));
+  PLEXUS_TRY(raw, RawNet::choose(stand));
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(Context::open(net));
-  const char* const text = raw.choice.net->name();
+  const char* const text = raw.net->name();
   PLEXUS_TRY(expect(text != nullptr && *text != '\0', "its name is null or empty after init"));
   return expect(
       std::all_of(text, text + std::strlen(text), [](char c) { return c >= ' ' && c <= '~'; }),
@@ -73,13 +57,13 @@ Result<void> name(Stand& stand) {
 /// `f` with the raw properties of each device.
 template <Result<void> (*f)(const nccl_net::ForeignProperties&)>
 Result<void> on_raw_devices(Stand& stand) {
-  PLEXUS_TRY(raw, choose(stand));
+  PLEXUS_TRY(raw, RawNet::choose(stand));
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
   for (uint32_t device = 0; device < context.devices(); ++device) {
     nccl_net::ForeignProperties properties;
     const int32_t code = stand.monitor().call(Place::kProperties, [&] {
-      return raw.choice.net->get_properties(static_cast<int>(device), properties);
+      return raw.net->get_properties(static_cast<int>(device), properties);
     });
     PLEXUS_TRY(expect(code == PLEXUS_OK, "getProperties failed with {}", code));
     if (auto checked = f(properties); checked.has_error()) {
@@ -99,13 +83,16 @@ Result<void> raw_memory(const nccl_net::ForeignProperties& p) {
       "ptrSupport is {:#x}", p.v12.pointer_support);
 }
 Result<void> raw_counts(const nccl_net::ForeignProperties& p) {
-  return expect(p.v12.comms_max >= 1 && p.v12.recvs_max >= 1, "maxComms is {}, maxRecvs is {}",
-                p.v12.comms_max, p.v12.recvs_max);
+  return expect(p.v12.recvs_max >= 1, "maxRecvs is {}", p.v12.recvs_max);
 }
 Result<void> raw_bytes(const nccl_net::ForeignProperties& p) {
-  return expect(p.v12.p2p_bytes_max > 0 && p.v12.p2p_bytes_max <= NCCL_NET_BYTES_MAX &&
-                    p.v12.coll_bytes_max > 0 && p.v12.coll_bytes_max <= NCCL_NET_BYTES_MAX,
-                "maxP2pBytes is {}, maxCollBytes is {}", p.v12.p2p_bytes_max, p.v12.coll_bytes_max);
+  return expect(p.v12.p2p_bytes_max > 0 && p.v12.p2p_bytes_max <= NCCL_NET_BYTES_MAX,
+                "maxP2pBytes is {}", p.v12.p2p_bytes_max);
+}
+Result<void> raw_unused(const nccl_net::ForeignProperties& p) {
+  return expect(p.v12.comms_max >= 1 && p.v12.coll_bytes_max > 0 &&
+                    p.v12.coll_bytes_max <= NCCL_NET_BYTES_MAX,
+                "maxComms is {}, maxCollBytes is {}", p.v12.comms_max, p.v12.coll_bytes_max);
 }
 Result<void> raw_type(const nccl_net::ForeignProperties& p) {
   return expect(p.v12.device_type == NCCL_DEVICE_TYPE_HOST,
@@ -113,21 +100,36 @@ Result<void> raw_type(const nccl_net::ForeignProperties& p) {
 }
 
 Result<void> strings_live(Stand& stand) {
-  PLEXUS_TRY(raw, choose(stand));
+  PLEXUS_TRY(raw, RawNet::choose(stand));
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(Context::open(net));
   nccl_net::ForeignProperties first;
   nccl_net::ForeignProperties again;
-  stand.monitor().call(Place::kProperties,
-                       [&] { return raw.choice.net->get_properties(0, first); });
+  stand.monitor().call(Place::kProperties, [&] { return raw.net->get_properties(0, first); });
   const std::string name = first.v12.name == nullptr ? "" : first.v12.name;
   for (int i = 0; i < 100; ++i) {
-    const int32_t code = stand.monitor().call(
-        Place::kProperties, [&] { return raw.choice.net->get_properties(0, again); });
+    const int32_t code =
+        stand.monitor().call(Place::kProperties, [&] { return raw.net->get_properties(0, again); });
     PLEXUS_TRY(expect(code == PLEXUS_OK, "getProperties failed with {}", code));
   }
   return expect(first.v12.name != nullptr && name == first.v12.name,
                 "the device's name was overwritten by later calls");
+}
+
+/// Messages with what NCCL passes, from version `kSince` of the ABI on.
+template <RawArguments kArguments, int kSince>
+Result<void> messages(Stand& stand) {
+  PLEXUS_TRY(raw, RawNet::choose(stand));
+  if (raw.version < kSince) {
+    return skip("the ABI has it from v{} on", kSince);
+  }
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  PLEXUS_TRY(pair, RawPair::connect(raw, kArguments));
+  for (const uint64_t size : {uint64_t{8}, uint64_t{0}, longest_message(context, 100'000)}) {
+    PLEXUS_TRY(pair->deliver(size));
+  }
+  return ok();
 }
 
 constexpr std::array kChecks = {
@@ -143,13 +145,29 @@ constexpr std::array kChecks = {
           on_raw_devices<raw_name>, kVendor},
     Check{"vendor.memory", "supports host memory", "plugin ABI 3.2: ptrSupport, bit mask",
           on_raw_devices<raw_memory>, kVendor},
-    Check{"vendor.counts", "reports how many connections and buffers it supports",
+    Check{"vendor.counts", "reports how many buffers a receive may have",
           "plugin ABI 13: validate maxRecvs >= 1", on_raw_devices<raw_counts>, kVendor},
-    Check{"vendor.bytes", "reports the longest messages",
-          "plugin ABI 2: legal range of maxP2pBytes and maxCollBytes is (0, 2^40]",
-          on_raw_devices<raw_bytes>, kVendor},
+    Check{"vendor.bytes", "reports the longest message",
+          "plugin ABI 2: legal range of maxP2pBytes is (0, 2^40]", on_raw_devices<raw_bytes>,
+          kVendor},
+    Check{"vendor.unused", "reports what no host reads of a net plugin",
+          "plugin ABI 3.2: maxComms; plugin ABI 2: legal range of maxCollBytes is (0, 2^40]",
+          on_raw_devices<raw_unused>, kVendor},
     Check{"vendor.type", "is driven by the host", "plugin ABI 3.2: netDeviceType must be HOST",
           on_raw_devices<raw_type>, kVendor},
+    Check{"vendor.arguments", "takes what NCCL passes with each message",
+          "plugin ABI 7: test always sets `done` and writes one size for a send; deregMr gets what "
+          "regMr gave, null too",
+          messages<RawArguments{}, 6>, kVendor},
+    Check{"vendor.no_offload", "connects without a place for a device handle",
+          "plugin ABI 7: `DevH**` of connect and accept may be null",
+          messages<RawArguments{.has_offload = false}, 7>, kVendor},
+    Check{"vendor.early", "sets the request of a receive that may complete early",
+          "plugin ABI 7: irecv with `*request` = 0x1 must overwrite it",
+          messages<RawArguments{.is_early = true}, 9>, kVendor},
+    Check{"vendor.bootstrap", "needs no sizes and no profiler handles",
+          "plugin ABI 7: NCCL's bootstrap over the network (NCCL_OOB_NET_ENABLE) passes neither",
+          messages<RawArguments{.has_sizes = false, .has_profiles = false}, 6>, kVendor},
     Check{"vendor.strings", "keeps its strings",
           "plugin ABI 3.2: name and pciPath are valid for the life of the library", strings_live,
           kVendor},

@@ -101,7 +101,9 @@ TEST(KnownLimits, TurnFailuresIntoKnownOnesAndNothingElse) {
   std::vector<Verdict> verdicts = {{&kFirst, Outcome::kFail, "broke", 0},
                                    {&kSecond, Outcome::kFail, "broke too", 0},
                                    {&kSecond, Outcome::kPass, "", 0}};
-  apply_known_limits(known.value(), verdicts);
+  for (Verdict& verdict : verdicts) {
+    apply_known_limits(known.value(), verdict);
+  }
   EXPECT_EQ(verdicts[0].outcome, Outcome::kFail);
   EXPECT_EQ(verdicts[1].outcome, Outcome::kKnown);
   EXPECT_EQ(verdicts[1].detail, "its \t fault (seen: broke too)");
@@ -115,6 +117,35 @@ TEST(KnownLimits, NeedAReasonAndACheckThatThereIs) {
   const std::vector<const Check*> all = {&kFirst, &kSecond};
   EXPECT_TRUE(parse_known_limits("a.second", all).has_error());
   EXPECT_TRUE(parse_known_limits("a.third because", all).has_error());
+}
+
+Verdict time_out(const Check& check, const char* detail, Grade grade = Grade::kBreaksJobs) {
+  return {&check, Outcome::kFail, detail, 15, grade};
+}
+
+TEST(TimeOuts, EndAGroupWithTheThirdThatIsAlike) {
+  constexpr Check kOther = {"b.first", "is of another group", "a rule", nullptr};
+  TimeOuts time_outs;
+  time_outs.add(time_out(kFirst, "8 bytes: timed out after 15000 ms: send 1 of 2 is posted"));
+  time_outs.add(time_out(kSecond, "timed out after 15000 ms: send 7 of 9 is posted"));
+  time_outs.add(time_out(kFirst, "timed out after 15000 ms: receive 1 of 9 is posted"));
+  time_outs.add({&kFirst, Outcome::kFail, "broke", 0});
+  EXPECT_EQ(time_outs.find(kFirst, Grade::kBreaksJobs), std::nullopt);
+  time_outs.add(time_out(kSecond, "timed out after 15000 ms: send 3 of 3 is posted"));
+  EXPECT_THAT(time_outs.find(kFirst, Grade::kBreaksJobs).value_or(""),
+              StartsWith("not run: 3 checks of this group ended alike: "));
+  EXPECT_EQ(time_outs.find(kOther, Grade::kBreaksJobs), std::nullopt);
+}
+
+TEST(TimeOuts, OfALighterGradeDoNotHideAGraverFailure) {
+  TimeOuts time_outs;
+  for (int i = 0; i < 3; ++i) {
+    time_outs.add(
+        time_out(kFirst, "the process did not end in time: it is in accept", Grade::kWeak));
+  }
+  EXPECT_EQ(time_outs.find(kSecond, Grade::kBreaksJobs), std::nullopt);
+  EXPECT_NE(time_outs.find(kSecond, Grade::kWeak), std::nullopt);
+  EXPECT_NE(time_outs.find(kSecond, Grade::kBeyond), std::nullopt);
 }
 
 TEST(Bench, SizesWithoutLatencySayNothingOfIt) {
