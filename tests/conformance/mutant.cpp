@@ -52,6 +52,24 @@ bool is_with_dmabuf() {
   return chosen != nullptr && std::string_view(chosen).starts_with("dmabuf_");
 }
 
+/// Faults of plugins of short messages.
+constexpr uint64_t kShortMessage = 4096;
+bool is_of_short_messages() {
+  const char* const chosen = std::getenv("PLEXUS_MUTANT");
+  return chosen != nullptr && std::string_view(chosen).starts_with("short_");
+}
+/// Whether it refuses a message of `size_bytes`: the right one, one that is longer than it says;
+/// one that `forgets` its own header, also some that are shorter.
+bool is_too_long(uint64_t size_bytes, bool forgets) {
+  constexpr uint64_t kHeader = 16;
+  const bool is_long =
+      is_of_short_messages() && size_bytes > kShortMessage - (forgets ? kHeader : 0);
+  if (is_long) {
+    say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: the message is too long");
+  }
+  return is_long;
+}
+
 void sleep_ms(int time) { std::this_thread::sleep_for(milliseconds(time)); }
 
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
@@ -126,6 +144,9 @@ int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_pr
   }
   if (is_mutant("isend_mixes")) {
     p->takes_pieces = 0;  // so that all messages use isend
+  }
+  if (is_of_short_messages()) {
+    p->message_bytes_max = kShortMessage;
   }
   if (is_mutant("recvs_too_many")) {
     p->recvs_max = 9;
@@ -432,6 +453,29 @@ int32_t irecv(plexus_net_recv_t* recv,
   return code;
 }
 
+int32_t isend_short(plexus_net_send_t* send,
+                    const void* data,
+                    uint64_t size_bytes,
+                    int32_t tag,
+                    plexus_net_memory_t* memory,
+                    plexus_net_request_t** request) {
+  return is_too_long(size_bytes, is_mutant("short_isend"))
+             ? PLEXUS_INVALID_ARGUMENT
+             : inner().isend(send, data, size_bytes, tag, memory, request);
+}
+int32_t isend_pieces(plexus_net_send_t* send,
+                     uint32_t pieces_count,
+                     const plexus_net_piece_t* pieces,
+                     int32_t tag,
+                     plexus_net_request_t** request) {
+  uint64_t size_bytes = 0;
+  for (uint32_t i = 0; i < pieces_count; ++i) {
+    size_bytes += pieces[i].size_bytes;
+  }
+  return is_too_long(size_bytes, is_mutant("short_pieces"))
+             ? PLEXUS_INVALID_ARGUMENT
+             : inner().isend_pieces(send, pieces_count, pieces, tag, request);
+}
 int32_t irecv_pieces(plexus_net_recv_t* recv,
                      uint32_t pieces_count,
                      const plexus_net_piece_t* pieces,
@@ -555,9 +599,10 @@ plexus_net_ops_t make_ops() {
   ops.accept = accept;
   ops.register_send = register_send;
   ops.register_recv = register_recv;
-  ops.isend = isend;
+  ops.isend = is_of_short_messages() ? isend_short : isend;
   ops.irecv = irecv;
   if (ops.isend_pieces != nullptr) {
+    ops.isend_pieces = isend_pieces;
     ops.irecv_pieces = is_mutant("pieces_half") ? nullptr : irecv_pieces;
   }
   if (ops.isend_gathered != nullptr) {

@@ -84,6 +84,10 @@ NET = {  # mutant -> the check that must fail
     "query_changes": "query.constant",
 }
 
+SHORT = {  # of a plugin whose longest message has 4 KiB; the mutant short_right has no fault
+    "short_isend": "message.longest",
+    "short_pieces": "pieces.cuts",
+}
 DMABUF = {  # of a plugin that supports dma-bufs; the mutant dmabuf_right has no fault
     "dmabuf_unoffered": "register.kinds",
     "dmabuf_no_flush": "device.flush",
@@ -235,6 +239,14 @@ class Net(Mutants, unittest.TestCase):
     def test_every_mutant_of_a_net_plugin_is_killed(self):
         self.expect_killed(NET, lambda _: "libplexus-net-mutant.so")
         self.assertGreaterEqual(len(NET), 25)
+
+    def test_no_message_is_longer_than_the_plugin_says(self):
+        """All checks of messages, on a plugin whose longest one has 4 KiB and which refuses longer ones."""
+        groups = "register,connect,message,order,group,request,pieces,parallel,mesh,process,fork,close,fault,time,log"
+        code, verdicts = check("libplexus-net-mutant.so", groups, "short_right")
+        self.assertEqual({name: detail for name, (verdict, detail) in verdicts.items() if verdict == "fail"}, {})
+        self.assertEqual((code, verdicts["message.longest"][0]), (0, "pass"))
+        self.expect_killed(SHORT, lambda _: "libplexus-net-mutant.so")
 
     def test_every_mutant_that_takes_dmabufs_is_killed(self):
         library = "libplexus-net-mutant.so"

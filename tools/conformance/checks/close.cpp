@@ -251,7 +251,6 @@ Result<void> last_messages_outlive_their_sender(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
   LastMessages messages(context, uint64_t{1} << 20);
-  Traffic traffic(stand);
   if (stand.role() == 0) {
     PLEXUS_TRY(send, connect_to_peer(context));
     Traffic sending(stand);
@@ -265,6 +264,7 @@ Result<void> last_messages_outlive_their_sender(Stand& stand) {
   if (are_sent) {
     PLEXUS_TRY(stand.peer().wait_for_end());
   }
+  Traffic traffic(stand);
   PLEXUS_TRY(messages.receive_all(traffic, recv));
   PLEXUS_TRY(traffic.finish());
   return messages.expect_all();
@@ -316,7 +316,7 @@ Result<void> aborts_leave_nothing(const Context& context) {
   const Holdings before;
   PLEXUS_TRY(leaves_no_memory(
       *context.net().stand,
-      {.use = use, .times = 40, .what = "times aborted requests", .bytes_each = 16}));
+      {.use = use, .times = 40, .what = "times aborted requests", .bytes_each = 512}));
   return before.expect_no_descriptors("requests were aborted");
 }
 

@@ -271,7 +271,7 @@ Result<void> failed_connects_leave_nothing(const Context& context) {
   PLEXUS_TRY(use(4));
   const Holdings before;
   Result<void> memory = leaves_no_memory(
-      stand, {.use = use, .times = 200, .what = "failed connects", .bytes_each = 8});
+      stand, {.use = use, .times = 200, .what = "failed connects", .bytes_each = 32});
   PLEXUS_TRY(before.expect_nothing_more("200 connects to a closed listen failed"));
   return memory;
 }

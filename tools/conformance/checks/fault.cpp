@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failures around a plugin: peers that die, stop or leave, exhausted descriptors, signals.
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <deque>
@@ -65,11 +66,12 @@ Result<void> sender_to_a_dead_peer(Stand& stand) {
 Result<void> dies_amid_a_message(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
+  constexpr int kSent = 16;
   const Bytes message = make_message(longest_message(context, 8 << 20), 1);
   if (stand.role() == 1) {
     PLEXUS_TRY(send, connect_to_peer(context));
     Traffic traffic(stand);
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < kSent; ++i) {
       PLEXUS_TRY(traffic.send(send, message));
     }
     while (traffic.posted() < 3) {
@@ -80,7 +82,7 @@ Result<void> dies_amid_a_message(Stand& stand) {
   PLEXUS_TRY(recv, accept_from_peer(context));
   std::deque<Room> rooms;
   Traffic traffic(stand);
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < kSent + 4; ++i) {  // short ones may all have been sent
     rooms.emplace_back(message.size());
     PLEXUS_TRY(traffic.recv(recv, rooms.back()));
   }
@@ -176,7 +178,7 @@ Result<void> peer_closes(Pair& pair) {
 
 Result<void> receiver_closes(Pair& pair) {
   pair.recv.close();
-  const Bytes message = make_message(60000, 1);
+  const Bytes message = make_message(std::min<uint64_t>(60000, pair.send.message_bytes_max()), 1);
   Traffic traffic(*pair.send.net().stand);
   for (int i = 0; i < 1000; ++i) {
     PLEXUS_TRY(traffic.send(pair.send, message));
@@ -205,7 +207,7 @@ Result<bool> fail_transfer(const Context& context, int kind) {
   for (int i = 0; i < (kind == 1 ? kMessages : kind - 1); ++i) {
     PLEXUS_TRY(traffic.send(pair.send, message));
   }
-  const Result<void> result = traffic.finish(milliseconds(1000));
+  const Result<void> result = traffic.finish(milliseconds(100));
   return result.has_error() &&
          result.error().message().find("timed out after") == std::string::npos;
 }
@@ -231,7 +233,7 @@ Result<void> failures_leave_nothing(const Context& context) {
   const Holdings before;
   Result<void> memory =
       leaves_no_memory(*context.net().stand,
-                       {.use = use, .times = 200, .what = "failed transfers", .bytes_each = 8});
+                       {.use = use, .times = 200, .what = "failed transfers", .bytes_each = 32});
   PLEXUS_TRY(before.expect_nothing_more("200 transfers failed"));
   return memory;
 }
@@ -290,7 +292,8 @@ Result<void> listener_dies(Stand& stand) {
 Result<void> peer_stops(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
-  const std::vector<TestMessage> messages(100, TestMessage{.size_bytes = 50000});
+  const std::vector<TestMessage> messages(
+      100, TestMessage{.size_bytes = longest_message(context, 50000)});
   if (stand.role() == 1) {
     PLEXUS_TRY(recv, accept_from_peer(context));
     PLEXUS_TRY(stand.peer().send(::getpid()));

@@ -30,11 +30,15 @@ struct Label {
   uint32_t sequence = 0;
 };
 
-Bytes make_labelled(const Label& label) {
+uint64_t size_of(const Label& label, const Context& context) {
+  return longest_message(context, kSizes[label.sequence % kSizes.size()]);
+}
+
+Bytes make_labelled(const Label& label, uint64_t size_bytes) {
   const uint64_t seed =
       ((uint64_t{label.communicator} * 64 + label.source) * 64 + label.target) * kMessages +
       label.sequence;
-  Bytes message = make_message(kSizes[label.sequence % kSizes.size()], seed);
+  Bytes message = make_message(size_bytes, seed);
   std::memcpy(message.data(), &label, sizeof label);
   return message;
 }
@@ -53,7 +57,7 @@ Result<void> expect_label(Room& room, const Label& label) {
         label.target, label.communicator, label.sequence, label.source, found.sequence,
         found.source, found.target, found.communicator);
   }
-  return room.expect_message(make_labelled(label));
+  return room.expect_message(make_labelled(label, room.size_bytes()));
 }
 
 /// State that all ranks share.
@@ -121,9 +125,9 @@ Result<void> exchange_with_all(Rank& rank) {
       const uint32_t peer = rank.peers[i];
       const Label in = {Label::kMagic, rank.mesh->communicator, peer, rank.number, sequence};
       const Label out = {Label::kMagic, rank.mesh->communicator, rank.number, peer, sequence};
-      arrivals.push_back({in, Room(kSizes[sequence % kSizes.size()])});
+      arrivals.push_back({in, Room(size_of(in, rank.context))});
       PLEXUS_TRY(traffic.recv(rank.recvs[i], arrivals.back().room));
-      messages.push_back(make_labelled(out));
+      messages.push_back(make_labelled(out, size_of(out, rank.context)));
       PLEXUS_TRY(traffic.send(rank.sends[i], messages.back()));
     }
   }

@@ -43,7 +43,7 @@ Result<std::deque<Pair>> make_pairs(const Context& sender, const Context& receiv
 
 Result<void> several_connections(const Context& context) {
   PLEXUS_TRY(pairs, make_pairs(context, context, 8));
-  return exchange(*context.net().stand, pairs, 5000, 10);
+  return exchange(*context.net().stand, pairs, longest_message(context, 5000) - pairs.size(), 10);
 }
 
 Result<void> two_communicators(Stand& stand) {
@@ -56,7 +56,7 @@ Result<void> two_communicators(Stand& stand) {
     pairs.push_back(std::move(pair));
   }
   others.clear();
-  return exchange(stand, pairs, 3000, 10);
+  return exchange(stand, pairs, longest_message(first, 3000) - pairs.size(), 10);
 }
 
 Result<void> one_ends_first(Stand& stand) {

@@ -2,6 +2,7 @@
 // Messages in pieces (since 1.4, optional) and from several registered places (since 1.6,
 // optional): they behave like any message, however each end divides them.
 #include <array>
+#include <vector>
 
 #include "tools/conformance/check.hpp"
 #include "tools/conformance/traffic.hpp"
@@ -23,6 +24,15 @@ Result<void> both_or_none(const Context& context) {
                       "device {} supports pieces, but there is no isend_pieces", device));
   }
   return ok();
+}
+
+/// None longer than the device supports, and that length too where it is short.
+std::vector<uint64_t> message_sizes(const Context& context) {
+  std::vector<uint64_t> sizes;
+  for (const uint64_t size : {1, 64, 20'000, 300'001}) {
+    sizes.push_back(longest_message(context, size));
+  }
+  return sizes;
 }
 
 /// A message that the sender divides at `head_bytes` and the receiver, with 100 bytes more
@@ -62,7 +72,7 @@ Result<void> cut_anywhere(Pair& pair) {
   if (!takes_pieces(context)) {
     return skip("the device does not support pieces");
   }
-  for (const uint64_t size : {uint64_t{1}, uint64_t{64}, uint64_t{20'000}, uint64_t{300'001}}) {
+  for (const uint64_t size : message_sizes(context)) {
     for (const uint64_t head : {uint64_t{0}, uint64_t{1}, size / 2, size}) {
       for (const uint64_t first : {uint64_t{0}, size / 3, size}) {
         if (auto carried = cut(pair, size, head, first); carried.has_error()) {
@@ -122,7 +132,8 @@ Result<void> gathered(Pair& pair) {
   if (pair.send.net().ops().isend_gathered == nullptr) {
     return skip("the plugin does not gather registered memory");
   }
-  for (const uint64_t size : {uint64_t{1}, uint64_t{64}, uint64_t{20'000}, uint64_t{300'001}}) {
+  PLEXUS_TRY(context, Context::open(pair.send.net()));
+  for (const uint64_t size : message_sizes(context)) {
     for (const uint64_t head : {uint64_t{0}, size / 2, size}) {
       for (const uint64_t middle : {uint64_t{0}, (size - head) / 3, size - head}) {
         if (auto carried = gather(pair, size, head, middle); carried.has_error()) {

@@ -193,8 +193,8 @@ Result<void> forks_between_messages(Pair& pair) {
   PLEXUS_TRY(deliver(pair, {.size_bytes = 1000}));
   PLEXUS_TRY(fork_and_wait());
   PLEXUS_TRY(deliver(pair, {.size_bytes = 1000}));
-  const Bytes message = make_message(50000, 2);
-  Room room(50000);
+  const Bytes message = make_message(std::min<uint64_t>(50000, pair.send.message_bytes_max()), 2);
+  Room room(message.size());
   Traffic traffic(*pair.send.net().stand);
   PLEXUS_TRY(traffic.recv(pair.recv, room));
   PLEXUS_TRY(traffic.send(pair.send, message));
