@@ -206,6 +206,7 @@ VENDORS = {
     "close_discards": ("close.delivers", "fail", "whose sends were done when their sender closed: "),
     "offload_needed": ("vendor.no_offload", "fail", "was killed by SIGSEGV in connect"),
     "early_kept": ("vendor.early", "fail", "irecv left `*request` as it was"),
+    "handle_long": ("vendor.arguments", "fail", "wrote beyond the 128 bytes of the handle"),
     "done_kept": ("vendor.arguments", "fail", "without a value of 0 or 1 in `*done`"),
 }
 

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kTag = 3;
 constexpr int kGarbage = 0x5A5A5A5A;
+constexpr uint8_t kUntouched = 0xA5;
 constexpr uint64_t kSpareBytes = 100;  // by which the receive's buffer is larger
 
 /// An event of a profiler, which a plugin passes back and does not look into.
@@ -61,17 +62,22 @@ Result<void> RawPair::open() {
     }
     is_open_ = true;
   }
-  std::array<uint8_t, PLEXUS_NET_HANDLE_BYTES> handle{};
+  alignas(16) Handle handle;
+  handle.fill(kUntouched);
   const int32_t code = call(Place::kListen, "listen",
                             [&] { return net_->listen(comm_, 0, handle.data(), &listen_); });
   if (code != PLEXUS_OK) {
     return failed(monitor, "listen", code);
   }
-  return stand_->wait_until("connect and accept of both ends",
-                            [&] { return advance_connect(handle); });
+  PLEXUS_TRY(stand_->wait_until("connect and accept of both ends",
+                                [&] { return advance_connect(handle); }));
+  return expect(std::all_of(handle.begin() + PLEXUS_NET_HANDLE_BYTES, handle.end(),
+                            [](uint8_t byte) { return byte == kUntouched; }),
+                "listen or connect wrote beyond the {} bytes of the handle",
+                PLEXUS_NET_HANDLE_BYTES);
 }
 
-Result<bool> RawPair::advance_connect(std::array<uint8_t, PLEXUS_NET_HANDLE_BYTES>& handle) {
+Result<bool> RawPair::advance_connect(Handle& handle) {
   nccl_device_handle_t* offload = nullptr;
   nccl_device_handle_t** const place = arguments_.has_offload ? &offload : nullptr;
   int32_t code = PLEXUS_OK;

@@ -45,6 +45,8 @@ class RawPair {
   [[nodiscard]] Result<void> deliver(uint64_t size_bytes);
 
  private:
+  /// Twice its size, so that it shows what is written beyond.
+  using Handle = std::array<uint8_t, size_t{2} * PLEXUS_NET_HANDLE_BYTES>;
   struct End {
     void* raw = nullptr;
     void* memory = nullptr;
@@ -57,7 +59,7 @@ class RawPair {
   template <class Call>
   int32_t call(Place place, const char* name, const Call& made) const;
   [[nodiscard]] Result<void> open();
-  [[nodiscard]] Result<bool> advance_connect(std::array<uint8_t, PLEXUS_NET_HANDLE_BYTES>& handle);
+  [[nodiscard]] Result<bool> advance_connect(Handle& handle);
   [[nodiscard]] Result<void> register_memory(End& end, Place place, std::vector<std::byte>& bytes);
   void deregister(End& end);
   [[nodiscard]] Result<void> post_recv(std::vector<std::byte>& target);

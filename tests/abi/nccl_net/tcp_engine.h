@@ -133,7 +133,7 @@ static int tcp_listen(void* opaque, void** out) {
       listen(made->fd, 16) != 0 || getsockname(made->fd, (struct sockaddr*)&address, &size) != 0) {
     return broken(kSystemError, "cannot listen");
   }
-  memset(handle, 0, sizeof *handle);
+  memset(opaque, 0, is_fault("handle_long") ? 160 : sizeof *handle);
   handle->magic = kMagic;
   handle->address = address;
   *out = made;

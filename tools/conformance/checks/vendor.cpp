@@ -156,8 +156,8 @@ constexpr std::array kChecks = {
     Check{"vendor.type", "is driven by the host", "plugin ABI 3.2: netDeviceType must be HOST",
           on_raw_devices<raw_type>, kVendor},
     Check{"vendor.arguments", "takes what NCCL passes with each message",
-          "plugin ABI 7: test always sets `done` and writes one size for a send; deregMr gets what "
-          "regMr gave, null too",
+          "plugin ABI 7: listen fills up to 128 bytes; test always sets `done` and writes one size "
+          "for a send; deregMr gets what regMr gave, null too",
           messages<RawArguments{}, 6>, kVendor},
     Check{"vendor.no_offload", "connects without a place for a device handle",
           "plugin ABI 7: `DevH**` of connect and accept may be null",
