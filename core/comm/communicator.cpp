@@ -75,7 +75,8 @@ Result<void> Communicator::open_profilers() {
                                            .name = comm_config_.comm_name,
                                            .nnodes = static_cast<int>(hosts.size()),
                                            .nranks = setup_.nranks,
-                                           .rank = setup_.rank}));
+                                           .rank = setup_.rank},
+                                          process_.profiler_masks));
   if (profilers != nullptr) {
     profile_ = std::make_unique<Profile>(std::move(profilers), setup_.rank);
   }

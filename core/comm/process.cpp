@@ -74,6 +74,7 @@ Process::Process() {
 
 Process::Process(AfterFork tag, Process& parent)
     : memory(tag, parent.memory),
+      profiler_masks(tag, parent.profiler_masks),
       parents_streams_(join(parent.streams_, parent.pid_, parent.parents_streams_)) {
   if (parent.env_read_.load(std::memory_order_acquire)) {
     std::call_once(env_once_, [&] {
@@ -90,9 +91,11 @@ void Process::hold() noexcept {
   mutex_.lock();
   communicators.hold();
   memory.hold();
+  profiler_masks.hold();
 }
 
 void Process::release() noexcept {
+  profiler_masks.release();
   memory.release();
   communicators.release();
   mutex_.unlock();

@@ -23,6 +23,7 @@
 #include "core/engine/async_engine.hpp"
 #include "core/launch/launch_pool.hpp"
 #include "core/plugin/collnet_registry.hpp"
+#include "core/plugin/nccl_profiler/profiler.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/rates/rates_file.hpp"
 #include "core/setup/comm_setup.hpp"
@@ -47,6 +48,7 @@ class Process final : private ForkAware {
   AsyncEngine async;
   CollnetPluginCache collnet_plugins;
   NetPluginCache net_plugins;
+  ProfilerMasks profiler_masks;
   TopologyCache topologies;
   GroupCache<std::vector<PeerInfo>> infos;
   GroupCache<ProgramSet> programs;

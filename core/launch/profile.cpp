@@ -120,6 +120,12 @@ class EndTrace final : public StepObserver {
     open_next();
     end_.observe(this);
   }
+  /// Starts the events of the call `parent`, and those before them, that have not started.
+  void start_ops_of(const ProfileEvent& parent) {
+    const auto last = std::find_if(ops_.rbegin(), ops_.rend(),
+                                   [&](const Op& op) { return op.parent == &parent; });
+    start_ops(static_cast<size_t>(ops_.rend() - last));
+  }
   void on_step(StepChange change, uint64_t bytes) override {
     switch (change) {
       case StepChange::kFilled:
@@ -157,14 +163,7 @@ class EndTrace final : public StepObserver {
     if (current_ == ops_.size()) {
       return;
     }
-    if (events_.size() == current_) {
-      nccl_profile_event_v5_t what{};
-      what.type = NCCL_PROFILE_PROXY_OP;
-      what.rank = rank_;
-      what.is.proxy_op = ops_[current_].about;
-      events_.push_back(profilers_.start(what, ops_[current_].parent));
-      profilers_.record(events_.back(), NCCL_PROFILE_OP_IN_PROGRESS);
-    }
+    start_ops(current_ + 1);
     nccl_profile_event_v5_t what{};
     what.type = NCCL_PROFILE_PROXY_STEP;
     what.rank = rank_;
@@ -172,6 +171,18 @@ class EndTrace final : public StepObserver {
     steps_.push_back(profilers_.start(what, &events_[current_]));
     profilers_.record(steps_.back(),
                       end_.key().sends ? NCCL_PROFILE_SEND_GPU_WAIT : NCCL_PROFILE_RECV_WAIT);
+  }
+  /// Starts the events of the first `count` ops.
+  void start_ops(size_t count) {
+    while (events_.size() < count) {
+      const Op& op = ops_[events_.size()];
+      nccl_profile_event_v5_t what{};
+      what.type = NCCL_PROFILE_PROXY_OP;
+      what.rank = rank_;
+      what.is.proxy_op = op.about;
+      events_.push_back(profilers_.start(what, op.parent));
+      profilers_.record(events_.back(), NCCL_PROFILE_OP_IN_PROGRESS);
+    }
   }
   void record_first(size_t index, int state, uint64_t bytes) {
     if (index < steps_.size()) {
@@ -200,7 +211,7 @@ class EndTrace final : public StepObserver {
   std::vector<Op> ops_;
   size_t current_ = 0;
   uint64_t opened_ = 0;              // steps of the current op
-  std::deque<ProfileEvent> events_;  // of the ops so far
+  std::deque<ProfileEvent> events_;  // of the first ops
   std::deque<ProfileEvent> steps_;   // not stopped, oldest first
   size_t first_unsent_ = 0;          // in steps_: waits to be sent, or to arrive
 };
@@ -230,11 +241,11 @@ class ProfiledPlan final : public ExecutionWatch {
   ProfiledPlan& operator=(const ProfiledPlan&) = delete;
 
   void start_tasks(Plan& plan, std::span<const Task> tasks, uint64_t sequence) {
+    note_channels(plan);
     for (size_t task = 0; task < tasks.size(); ++task) {
       start_task(plan, tasks[task], task, sequence);
     }
     trace_ends(plan);
-    note_channels(plan);
     if (!is_inline_ && !on_device_) {
       stop_apis();  // the calls return when the work is on its streams
     }
@@ -259,13 +270,17 @@ class ProfiledPlan final : public ExecutionWatch {
     }
   }
   void on_item_begin(const WorkQueue::Item& item) noexcept override {
-    if (Channel* const channel = find_channel(item); channel != nullptr) {
-      start_channel(*channel, read_host_clock());
+    for (Channel& channel : channels_) {
+      if (channel.item == &item) {
+        start_channel(channel, read_host_clock());
+      }
     }
   }
   void on_item_end(const WorkQueue::Item& item) noexcept override {
-    if (Channel* const channel = find_channel(item); channel != nullptr) {
-      stop_channel(*channel, read_host_clock());
+    for (Channel& channel : channels_) {
+      if (channel.item == &item) {
+        end_channel(channel, read_host_clock());
+      }
     }
   }
   void on_end() noexcept override {
@@ -278,51 +293,72 @@ class ProfiledPlan final : public ExecutionWatch {
   }
 
  private:
-  /// A kernel channel: an item of work of a host rank, or a queue of blocks of a CUDA rank, for
-  /// which its first item stands.
+  struct ProfiledTask {
+    ProfileEvent event;
+    uint8_t channels = 0;       // of all its work
+    uint8_t channels_open = 0;  // whose work is not done
+  };
+  /// A kernel channel of a task: of a host rank an item of its work, of a CUDA rank a queue of
+  /// blocks with work of it.
   struct Channel {
-    const WorkQueue::Item* item;
+    const WorkQueue::Item* item;  // of a CUDA rank the first of the task in its queue
+    size_t queue;
     size_t task;
-    uint8_t number;
+    uint8_t number;  // among those of the task: profilers expect 0 to the number of channels - 1
     ProfileEvent event;
   };
   void note_channels(Plan& plan) {
-    if (!profilers_.wants(NCCL_PROFILE_KERNEL_CHANNEL)) {
-      return;
-    }
-    uint8_t number = 0;
+    size_t number = 0;
     for (const WorkQueue& queue : plan.execution().queues) {
       for (const WorkQueue::Item& each : queue.items) {
         const auto item =
             std::find_if(plan.items().begin(), plan.items().end(),
                          [&](const Plan::ItemTask& found) { return found.item == &each; });
-        channels_.push_back({&each, item->task, number, {}});
-        if (on_device_) {
-          break;
+        note_channel(each, number, item->task);
+        if (item->recv_task != item->task) {  // a message to itself
+          note_channel(each, number, item->recv_task);
         }
       }
       ++number;
     }
   }
-  Channel* find_channel(const WorkQueue::Item& item) noexcept {
-    const auto found = std::find_if(channels_.begin(), channels_.end(),
-                                    [&](const Channel& each) { return each.item == &item; });
-    return found == channels_.end() ? nullptr : &*found;
+  void note_channel(const WorkQueue::Item& item, size_t queue, size_t task) {
+    const bool is_noted =
+        on_device_ && std::any_of(channels_.begin(), channels_.end(), [&](const Channel& each) {
+          return each.queue == queue && each.task == task;
+        });
+    if (!is_noted) {
+      channels_.push_back({&item, queue, task, tasks_[task].channels++, {}});
+      ++tasks_[task].channels_open;
+    }
   }
   void start_channel(Channel& channel, uint64_t time) noexcept {
     auto what = about(NCCL_PROFILE_KERNEL_CHANNEL);
     what.is.kernel_channel = {channel.number, time};
-    channel.event = profilers_.start(what, &tasks_[channel.task]);
+    channel.event = profilers_.start(what, &tasks_[channel.task].event);
   }
   void stop_channel(Channel& channel, uint64_t time) noexcept {
     profilers_.record(channel.event, NCCL_PROFILE_KERNEL_CHANNEL_STOP, time);
     profilers_.stop(channel.event);
   }
+  /// The work of the channel is done. A task stops before the last of its channels: NCCL stops it
+  /// when it is launched, and profilers take the last channel's stop for the end of everything.
+  void end_channel(Channel& channel, uint64_t time) noexcept {
+    if (--tasks_[channel.task].channels_open == 0) {
+      for (const auto& trace : traces_) {
+        trace->start_ops_of(tasks_[channel.task].event);  // none starts after its parent's stop
+      }
+      profilers_.stop(tasks_[channel.task].event);
+    }
+    stop_channel(channel, time);
+  }
   /// The kernel has ended and left its times.
   void tell_kernels() noexcept {
-    for (size_t queue = 0; times_ != nullptr && queue < channels_.size(); ++queue) {
-      start_channel(channels_[queue], read_time(2 * queue));
-      stop_channel(channels_[queue], read_time(2 * queue + 1));
+    for (Channel& channel : channels_) {
+      if (times_ != nullptr) {
+        start_channel(channel, read_time(2 * channel.queue));
+        end_channel(channel, read_time(2 * channel.queue + 1));
+      }
     }
     times_ = nullptr;
   }
@@ -365,9 +401,7 @@ class ProfiledPlan final : public ExecutionWatch {
     }
   }
   void start_task(Plan& plan, const Task& task, size_t index, uint64_t sequence) {
-    const auto channels = static_cast<uint8_t>(
-        std::count_if(plan.items().begin(), plan.items().end(),
-                      [&](const Plan::ItemTask& item) { return item.task == index; }));
+    const uint8_t channels = tasks_[index].channels;
     if (is_point_to_point(task.shape.collective)) {
       auto what = about(NCCL_PROFILE_P2P);
       const bool sends = task.shape.collective == Collective::kSend;
@@ -380,7 +414,7 @@ class ProfiledPlan final : public ExecutionWatch {
                      task.shape.root,
                      channels,
                      nullptr};
-      tasks_[index] = profilers_.start(what, &apis_[index], &group_);
+      tasks_[index].event = profilers_.start(what, &apis_[index], &group_);
       return;
     }
     const char* algorithm = "";
@@ -399,19 +433,19 @@ class ProfiledPlan final : public ExecutionWatch {
         sequence,        function_of(task.shape.collective), task.send, task.recv, task.shape.count,
         task.shape.root, datatype_of(task.shape.datatype()), channels,  1,         algorithm,
         protocol};
-    tasks_[index] = profilers_.start(what, &apis_[index], &group_);
+    tasks_[index].event = profilers_.start(what, &apis_[index], &group_);
   }
   /// Ends all events that have not ended. A second call does nothing.
   void stop_all() noexcept {
+    stop_tasks();
     for (Channel& channel : channels_) {  // of items that did not come to their end
       stop_channel(channel, read_host_clock());
     }
-    stop_tasks();
     stop_apis();
   }
   void stop_tasks() {
-    for (ProfileEvent& task : tasks_) {
-      profilers_.stop(task);
+    for (ProfiledTask& task : tasks_) {
+      profilers_.stop(task.event);
     }
     profilers_.stop(group_);
   }
@@ -435,7 +469,7 @@ class ProfiledPlan final : public ExecutionWatch {
         const Work& work = item.item->work;
         const uint64_t messages = count_messages(*item.item, end->key());
         if (messages > 0) {
-          trace->add({&tasks_[item.task],
+          trace->add({&tasks_[item.task].event,
                       messages,
                       {getpid(), static_cast<uint8_t>(end->key().index % kIndexStride / 2),
                        end->key().peer, static_cast<int>(messages),
@@ -455,7 +489,7 @@ class ProfiledPlan final : public ExecutionWatch {
   const uint64_t* times_ = nullptr;
   ProfileEvent group_api_;
   ProfileEvent group_;
-  std::vector<ProfileEvent> tasks_;
+  std::vector<ProfiledTask> tasks_;
   std::vector<ProfileEvent> apis_;
   std::vector<std::unique_ptr<EndTrace>> traces_;
 };

@@ -7,8 +7,8 @@
 //   group API > collective or p2p API > collective, or send/recv > proxy op > proxy step
 // and, in place of the first two for old profilers, group. A proxy op is one item of work on one
 // network connection; a step is a message. Each call has kernel channels too: of host ranks one
-// for each item of work, of CUDA ranks one for each queue of blocks, whose group API has a kernel
-// launch as well.
+// for each item of its work, of CUDA ranks one for each queue of blocks with work of it, whose
+// group API has a kernel launch as well.
 #pragma once
 
 #include <deque>

@@ -9,6 +9,7 @@
 #include <future>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@ struct Heard {
   uint64_t parent = 0;
   std::vector<int> states;
   int stops = 0;
+  size_t stopped_at = 0;   // line of the file
+  std::string about = {};  // of a start
 };
 
 /// The recorder uses one file for the whole process.
@@ -54,8 +57,10 @@ class Profiler : public testing::Test {
       Heard& event = events[number];
       if (what == "start") {
         words >> skipped >> event.type >> skipped >> event.parent;
+        event.about = line;
       } else if (what == "stop") {
         ++event.stops;
+        event.stopped_at = at;
       } else {
         int state = 0;
         words >> state;
@@ -123,6 +128,54 @@ TEST_F(Profiler, HearsOfLaunchesAndKernelsWithoutHoldingThemUp) {
     if (event.type == NCCL_PROFILE_KERNEL_LAUNCH) {
       EXPECT_EQ(heard.at(event.parent).type, uint64_t{NCCL_PROFILE_GROUP_API});
     }
+  }
+}
+
+/// The number after the word "channel" or "channels".
+int number_after(const std::string& about, const std::string& word) {
+  return std::stoi(about.substr(about.find(word) + word.size()));
+}
+
+TEST_F(Profiler, HearsOfTheChannelsOfEveryCallOfAGroupAfterItsStop) {
+  const std::vector<int32_t> ones(500, 1);
+  {
+    std::vector<Buffer<int32_t>> first;
+    std::vector<Buffer<int32_t>> second;
+    for (int rank = 0; rank < 2; ++rank) {
+      first.emplace_back(0, ones);
+      second.emplace_back(0, ones);
+    }
+    Job job({0, 0});
+    job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+      for (const auto* const data : {&first, &second}) {
+        int32_t* const values = (*data)[static_cast<size_t>(rank)].data();
+        if (ncclAllReduce(values, values, 500, ncclInt32, ncclSum, comm, stream) != ncclSuccess) {
+          return ncclInternalError;
+        }
+      }
+      return ncclSuccess;
+    });
+    job.synchronize();
+  }
+  const auto heard = events();
+  ASSERT_EQ(count(heard, NCCL_PROFILE_COLL), 4U);
+  for (const auto& [number, coll] : heard) {
+    if (coll.type != NCCL_PROFILE_COLL) {
+      continue;
+    }
+    std::vector<int> channels;
+    size_t last_stop = 0;
+    for (const auto& [child_number, child] : heard) {
+      if (child.type == NCCL_PROFILE_KERNEL_CHANNEL && child.parent == number) {
+        channels.push_back(number_after(child.about, " channel "));
+        last_stop = std::max(last_stop, child.stopped_at);
+      }
+    }
+    std::vector<int> expected(static_cast<size_t>(number_after(coll.about, " channels ")));
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_FALSE(expected.empty());
+    EXPECT_THAT(channels, testing::UnorderedElementsAreArray(expected)) << coll.about;
+    EXPECT_LT(coll.stopped_at, last_stop);
   }
 }
 

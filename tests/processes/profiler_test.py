@@ -19,11 +19,27 @@ OVER_NET = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
 START = re.compile(r"start (\d+) type (\d+) parent (\d+) group (\d+) context (\S+) rank (\d+) ?(.*)")
 
 
+PROGRAM = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+def make():
+    comm = ctypes.c_void_p()
+    assert library.ncclCommInitAll(ctypes.byref(comm), 1, None) == 0
+    return comm
+def call(comm, count):
+    values = (ctypes.c_float * count)()
+    assert library.ncclAllReduce(values, values, ctypes.c_size_t(count), 7, 0, comm, None) == 0
+def destroy(comm):
+    assert library.ncclCommDestroy(comm) == 0
+"""
+
+
 class Event:
     def __init__(self, match):
         self.type, self.parent, self.group, self.rank = (int(match[i]) for i in (2, 3, 4, 6))
         self.about = match[7]
         self.states, self.sizes, self.stops, self.children = [], [], 0, []
+        self.stopped_at = None  # line of the file
 
 
 class Profiler(job.Test):
@@ -40,7 +56,7 @@ class Profiler(job.Test):
     def read(self, path):
         """Events by id; checks that calls come in an order that makes sense."""
         events, contexts = {}, set()
-        for line in path.read_text().splitlines():
+        for number, line in enumerate(path.read_text().splitlines()):
             word, *rest = line.split()
             if word == "init":
                 contexts.add(rest[0])
@@ -60,6 +76,7 @@ class Profiler(job.Test):
                 self.assertEqual(event.stops, 0, line)
                 if word == "stop":
                     event.stops += 1
+                    event.stopped_at = number
                 else:
                     event.states.append(int(rest[1]))
                     event.sizes.append(int(rest[3]))
@@ -90,7 +107,8 @@ class Profiler(job.Test):
         self.assertGreater(min(seen.values()), 0)
 
     def check_kernel_channels(self, events):
-        """Every call has as many as it said, each with the times at which it began and ended, within its time."""
+        """Every call has as many as it said, numbered from 0, each with the times at which it began and ended; the call
+        stops before the last of them, as NVIDIA's inspector wants it."""
         calls = [event for event in events.values() if event.type in (COLL, P2P)]
         self.assertTrue(calls)
         for call in calls:
@@ -98,7 +116,9 @@ class Profiler(job.Test):
             said = re.search(r"channels (\d+)", call.about)
             self.assertEqual(len(channels), int(said[1]), call.about)
             numbers = [int(channel.about.split()[1]) for channel in channels]
-            self.assertEqual(sorted(set(numbers)), sorted(numbers))
+            self.assertGreater(len(channels), 0, call.about)
+            self.assertEqual(sorted(numbers), list(range(len(numbers))), call.about)
+            self.assertLess(call.stopped_at, max(channel.stopped_at for channel in channels))
             for channel in channels:
                 self.assertEqual(channel.states, [22])
                 self.assertGreaterEqual(channel.sizes[0], int(channel.about.split()[3]))
@@ -184,6 +204,55 @@ class Profiler(job.Test):
                     self.run_profiled(f"recorder-v{version}", collective, **environment)
                     for path in self.files(2):
                         self.check_kernel_channels(self.read(path))
+
+    def run_program(self, text):
+        ended = self.start([sys.executable, "-c", PROGRAM + text, LIBRARY], NCCL_PROFILER_PLUGIN="recorder-v5",
+                           PLEXUS_PLUGIN_PATH=FOLDER, PROFILER_FIXTURE_FILE=str(self.folder / "events")).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return self.read(self.files(1)[0])
+
+    def counts(self, events):
+        return [int(re.search(r"count (\d+)", event.about)[1]) for event in events.values() if event.type == COLL]
+
+    def test_every_communicator_is_seen_with_the_mask_of_the_first(self):
+        self.assertEqual(self.counts(self.run_program("""
+first, second = make(), make()
+call(first, 3), call(second, 5)
+destroy(first)
+call(second, 7)
+destroy(second)  # here the recorder writes the mask, whose address it keeps
+third = make()
+call(third, 9)
+destroy(third)
+""")), [3, 5, 7, 9])
+
+    def test_communicators_of_a_child_are_seen_with_the_mask_of_its_parent(self):
+        self.assertEqual(self.counts(self.run_program("""
+import os
+first = make()
+call(first, 3)
+destroy(first)
+child = os.fork()
+if child == 0:
+    second = make()
+    call(second, 5)
+    destroy(second)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+""")), [3, 5])
+
+    def test_a_message_to_itself_is_a_send_and_a_receive(self):
+        events = self.run_program("""
+comm = make()
+values, received = (ctypes.c_float * 8)(*range(8)), (ctypes.c_float * 8)()
+library.ncclGroupStart()
+library.ncclSend(values, ctypes.c_size_t(8), 7, 0, comm, None)
+library.ncclRecv(received, ctypes.c_size_t(8), 7, 0, comm, None)
+assert library.ncclGroupEnd() == 0 and list(received) == list(values)
+destroy(comm)
+""")
+        self.assertEqual(sorted(event.about.split()[0] for event in events.values() if event.type == P2P), ["Recv", "Send"])
+        self.check_kernel_channels(events)
 
     def test_one_that_is_off_has_no_context_to_finalize(self):
         for version in (4, 5):

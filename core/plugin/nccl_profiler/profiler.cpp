@@ -50,9 +50,9 @@ nccl_profile_p2p_v4_t to_v4(const nccl_profile_p2p_v5_t& p2p) {
 
 class ProfilerV4 final : public Profiler {
  public:
-  explicit ProfilerV4(const nccl_profiler_v4_t* table) : table_(table) {}
+  ProfilerV4(const nccl_profiler_v4_t* table, int* mask) : Profiler(mask), table_(table) {}
   int32_t init(const ProfiledComm& comm) {
-    return table_->init(&context_, &mask_, comm.name.c_str(), comm.id, comm.nnodes, comm.nranks,
+    return table_->init(&context_, mask_, comm.name.c_str(), comm.id, comm.nnodes, comm.nranks,
                         comm.rank, nccl_net::log_from_nccl_plugin);
   }
   [[nodiscard]] const char* name() const noexcept override { return table_->name; }
@@ -108,9 +108,9 @@ class ProfilerV4 final : public Profiler {
 /// v6 adds only kinds of events that host ranks do not have.
 class ProfilerV5 final : public Profiler {
  public:
-  explicit ProfilerV5(const nccl_profiler_v5_t* table) : table_(table) {}
+  ProfilerV5(const nccl_profiler_v5_t* table, int* mask) : Profiler(mask), table_(table) {}
   int32_t init(const ProfiledComm& comm) {
-    return table_->init(&context_, comm.id, &mask_, comm.name.c_str(), comm.nnodes, comm.nranks,
+    return table_->init(&context_, comm.id, mask_, comm.name.c_str(), comm.nnodes, comm.nranks,
                         comm.rank, nccl_net::log_from_nccl_plugin);
   }
   [[nodiscard]] const char* name() const noexcept override { return table_->name; }
@@ -144,8 +144,8 @@ class ProfilerV5 final : public Profiler {
 
 /// The initialised profiler; null: it refused, and the job runs without it.
 template <class Made, class Table>
-std::unique_ptr<Profiler> init_profiler(const Table& table, const ProfiledComm& comm) {
-  auto made = std::make_unique<Made>(&table);
+std::unique_ptr<Profiler> init_profiler(const Table& table, const ProfiledComm& comm, int* mask) {
+  auto made = std::make_unique<Made>(&table, mask);
   const int32_t code = guarded([&] { return made->init(comm); });
   if (code != PLEXUS_OK) {
     PLEXUS_WARN("profiler {} did not start (code {}) and is not used", table.name, code);
@@ -163,7 +163,8 @@ bool is_complete(const Table& table) {
 template <class Made, class Table>
 Result<std::unique_ptr<Profiler>> make_profiler(const Library& library,
                                                 const NcclTable& found,
-                                                const ProfiledComm& comm) {
+                                                const ProfiledComm& comm,
+                                                ProfilerMasks& masks) {
   const auto context = [&] { return fmt::format("profiler plugin {}", library.path().string()); };
   if (auto checked = found.check_size(sizeof(Table)); checked.has_error()) {
     return std::move(checked.error()).with_context(context());
@@ -173,7 +174,7 @@ Result<std::unique_ptr<Profiler>> make_profiler(const Library& library,
     return fail(Code::kInvalidUsage, "{}: its {} has null entries; rebuild it", context(),
                 found.symbol);
   }
-  auto profiler = init_profiler<Made>(table, comm);
+  auto profiler = init_profiler<Made>(table, comm, masks.find_or_make(&table));
   if (profiler != nullptr) {
     PLEXUS_INFO(kInit, "profiler {} ({}) from {}", profiler->name(), found.symbol,
                 library.path().string());
@@ -181,12 +182,14 @@ Result<std::unique_ptr<Profiler>> make_profiler(const Library& library,
   return profiler;
 }
 
-Result<std::unique_ptr<Profiler>> open_profiler(const Library& library, const ProfiledComm& comm) {
+Result<std::unique_ptr<Profiler>> open_profiler(const Library& library,
+                                                const ProfiledComm& comm,
+                                                ProfilerMasks& masks) {
   constexpr const char* kStem = "ncclProfiler";
   if (const auto table = find_newest_table(library, kStem, {4, 6})) {
     return table->version == 4
-               ? make_profiler<ProfilerV4, nccl_profiler_v4_t>(library, *table, comm)
-               : make_profiler<ProfilerV5, nccl_profiler_v5_t>(library, *table, comm);
+               ? make_profiler<ProfilerV4, nccl_profiler_v4_t>(library, *table, comm, masks)
+               : make_profiler<ProfilerV5, nccl_profiler_v5_t>(library, *table, comm, masks);
   }
   if (const auto other = find_newest_table(library, kStem, kAnyNcclVersion)) {
     return fail(Code::kInvalidUsage,
@@ -202,9 +205,18 @@ Result<std::unique_ptr<Profiler>> open_profiler(const Library& library, const Pr
 
 }  // namespace
 
+int* ProfilerMasks::find_or_make(const void* table) {
+  const std::scoped_lock lock(mutex_);
+  std::shared_ptr<int>& mask = masks_[table];
+  if (mask == nullptr) {
+    mask = std::make_shared<int>(0);
+  }
+  return mask.get();
+}
+
 bool Profiler::wants(uint64_t type) const noexcept {
   // The plugin may write the mask from a thread of its own, to switch profiling on and off.
-  const int mask = __atomic_load_n(&mask_, __ATOMIC_RELAXED);
+  const int mask = __atomic_load_n(mask_, __ATOMIC_RELAXED);
   return (static_cast<uint64_t>(mask) & family_of(type)) != 0 &&
          !is_off_.load(std::memory_order_relaxed);
 }
@@ -221,7 +233,8 @@ bool Profiler::complain(const char* call, int32_t code) noexcept {
 }
 
 Result<std::unique_ptr<ProfilerSet>> ProfilerSet::open(const ProfilerOptions& options,
-                                                       const ProfiledComm& comm) {
+                                                       const ProfiledComm& comm,
+                                                       ProfilerMasks& masks) {
   std::unique_ptr<ProfilerSet> set(new ProfilerSet(comm));
   const std::string wanted = options.plugins.empty() ? kDefaultProfiler : options.plugins;
   for (const std::string_view name : split_list(wanted, ',')) {
@@ -243,7 +256,7 @@ Result<std::unique_ptr<ProfilerSet>> ProfilerSet::open(const ProfilerOptions& op
       }
       return std::move(library).error();
     }
-    PLEXUS_TRY(profiler, open_profiler(library.value(), set->comm_));
+    PLEXUS_TRY(profiler, open_profiler(library.value(), set->comm_, masks));
     if (profiler != nullptr) {
       set->profilers_.push_back(std::move(profiler));
     }

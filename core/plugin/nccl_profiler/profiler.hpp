@@ -11,13 +11,16 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "plugin-api/nccl/profiler.h"
 
+#include "core/base/fork.hpp"
 #include "core/base/result.hpp"
 #include "core/plugin/registry.hpp"
 
@@ -47,6 +50,24 @@ struct ProfileEvent {
   std::array<void*, kProfilersMax> handles{};
 };
 
+/// The activation masks of a process, one for each profiler, as NCCL has one: profilers set theirs
+/// at the first init only, keep its address, and write it when no communicator is left. Threads:
+/// any. A child made by fork has its parent's, at the same addresses.
+class ProfilerMasks {
+ public:
+  ProfilerMasks() = default;
+  ProfilerMasks(AfterFork /*tag*/, const ProfilerMasks& parent) : masks_(parent.masks_) {}
+  /// That of the profiler with this table; 0 before its first init. Lives as long as the process.
+  [[nodiscard]] int* find_or_make(const void* table);
+  /// Around a fork.
+  void hold() noexcept { mutex_.lock(); }
+  void release() noexcept { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, std::shared_ptr<int>> masks_;  // guarded by mutex_; shared with children
+};
+
 /// One library for one communicator. Threads: any; calls for one event may come from several
 /// threads.
 class Profiler {
@@ -72,9 +93,9 @@ class Profiler {
   bool complain(const char* call, int32_t code) noexcept;
 
  protected:
-  Profiler() = default;
+  explicit Profiler(int* mask) : mask_(mask) {}
   void* context_ = nullptr;
-  int mask_ = 0;  // the plugin may change it at any time: read at each event
+  int* const mask_;  // the process's; the plugin may change it at any time: read at each event
 
  private:
   std::atomic<bool> is_off_{false};
@@ -84,8 +105,10 @@ class Profiler {
 class ProfilerSet {
  public:
   /// Null: no profiler is asked for. An Error only if the user named one that cannot be loaded.
+  /// `masks` must outlive it.
   [[nodiscard]] static Result<std::unique_ptr<ProfilerSet>> open(const ProfilerOptions& options,
-                                                                 const ProfiledComm& comm);
+                                                                 const ProfiledComm& comm,
+                                                                 ProfilerMasks& masks);
   ~ProfilerSet();
   ProfilerSet(const ProfilerSet&) = delete;
   ProfilerSet& operator=(const ProfilerSet&) = delete;

@@ -3,8 +3,9 @@
  * A profiler of NCCL's ABI (ABI_VERSION 4, 5 or 6) that writes one line per call to
  * $PROFILER_FIXTURE_FILE.PID. Written from the published layouts alone, without a header of ours.
  * Like NVIDIA's inspector it keeps the addresses of names until finalize, and has no context when
- * it is switched off. PROFILER_FIXTURE_MASK: the kinds of event it wants; PROFILER_FIXTURE_FAULT:
- * init, start, and off: init gives no context.
+ * it is switched off; like NVIDIA's example it sets the mask at the first init only, keeps its
+ * address, and writes it again when the last context has ended. PROFILER_FIXTURE_MASK: the kinds of
+ * event it wants; PROFILER_FIXTURE_FAULT: init, start, and off: init gives no context.
  */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include <pthread.h>
@@ -100,6 +101,8 @@ struct context {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE* file;
 static uintptr_t last_event;
+static int* first_mask; /* as the first init was given it */
+static int contexts;
 
 static int is_fault(const char* name) {
   const char* fault = getenv("PROFILER_FIXTURE_FAULT");
@@ -122,8 +125,12 @@ static void keep(struct context* context, const char* name) {
   pthread_mutex_unlock(&mutex);
 }
 
-static int begin(void** context, int* mask, const char* name, int nnodes, int nranks, int rank) {
+static int wanted_mask(void) {
   const char* wanted = getenv("PROFILER_FIXTURE_MASK");
+  return wanted == NULL ? 0xffff : atoi(wanted);
+}
+
+static int begin(void** context, int* mask, const char* name, int nnodes, int nranks, int rank) {
   pthread_mutex_lock(&mutex);
   if (file == NULL) {
     char path[4096];
@@ -135,13 +142,18 @@ static int begin(void** context, int* mask, const char* name, int nnodes, int nr
     return 3;
   }
   if (is_fault("off")) {
-    *mask = 0;
     return 0;
   }
   *context = calloc(1, sizeof(struct context));
   keep(*context, name);
-  *mask = wanted == NULL ? 0xffff : atoi(wanted);
   WRITE("init %p '%s' nnodes %d nranks %d rank %d", *context, name, nnodes, nranks, rank);
+  pthread_mutex_lock(&mutex);
+  ++contexts;
+  if (first_mask == NULL) {
+    first_mask = mask;
+    *mask = wanted_mask();
+  }
+  pthread_mutex_unlock(&mutex);
   return 0;
 }
 #if ABI_VERSION == 4
@@ -239,6 +251,11 @@ static int finalize(void* opaque) {
   }
   WRITE("finalize %p names %d changed %d", opaque, context->names, changed);
   free(context);
+  pthread_mutex_lock(&mutex);
+  if (--contexts == 0) {
+    *first_mask = wanted_mask();
+  }
+  pthread_mutex_unlock(&mutex);
   return 0;
 }
 
