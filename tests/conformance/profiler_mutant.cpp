@@ -50,6 +50,7 @@ constexpr int kMask =
 std::mutex mutex;
 std::vector<Event*> stack;  // for a mutant that assumes nested events
 std::atomic<int> contexts{0};
+std::atomic<int*> process_mask{nullptr};
 
 int32_t begin(void** context, int* mask, const char* name) {
   if (is_mutant("init_fails")) {
@@ -71,10 +72,11 @@ int32_t begin(void** context, int* mask, const char* name) {
   }
   const bool is_careless = is_mutant("init_name");  // the name may be null
   *context = new Context{name == nullptr && !is_careless ? 0 : std::strlen(name)};
-  if (is_mutant("mask_added")) {
+  if (process_mask == nullptr) {  // as NVIDIA's example: once, and by its address from then on
+    process_mask = mask;
     *mask |= kMask;
-  } else {
-    *mask = kMask;
+  } else if (is_mutant("mask_by_communicator")) {
+    *mask = 0;
   }
   return PLEXUS_OK;
 }
@@ -184,6 +186,7 @@ int32_t finalize(void* raw) {
   }
   const bool has_open = context->open > 0;
   delete context;
+  *process_mask = is_mutant("mask_cleared") ? 0 : kMask;
   return is_mutant("finalize_counts") && has_open ? PLEXUS_INTERNAL_ERROR
          : is_mutant("finalize_fails")            ? PLEXUS_INTERNAL_ERROR
                                                   : PLEXUS_OK;

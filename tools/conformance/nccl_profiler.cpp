@@ -6,7 +6,9 @@
 #include <memory>
 #include <unistd.h>
 
+#include "core/base/immortal.hpp"
 #include "core/plugin/nccl_net/log.hpp"
+#include "core/plugin/nccl_profiler/profiler.hpp"
 
 namespace plexus::conformance {
 namespace {
@@ -136,6 +138,11 @@ const EventKind& event_kind(uint64_t type) {
                        [&](const EventKind& kind) { return kind.type == type; });
 }
 
+NcclProfiler::NcclProfiler(Stand& stand, NcclTable table)
+    : stand_(&stand),
+      table_(std::move(table)),
+      mask_(Immortal<ProfilerMasks>::instance().find_or_make(table_.object.address)) {}
+
 Result<NcclProfiler> NcclProfiler::load(Stand& stand) {
   PLEXUS_TRY(table, load_table(stand, "ncclProfiler", {4, 6}));
   return NcclProfiler(stand, std::move(table));
@@ -152,21 +159,18 @@ bool NcclProfiler::has_entries() const noexcept {
          table.stop != nullptr && table.record_state != nullptr && table.finalize != nullptr;
 }
 
-Result<ProfilerSession> ProfilerSession::open(const NcclProfiler& profiler,
-                                              const Comm& comm,
-                                              int mask_before) {
+Result<ProfilerSession> ProfilerSession::open(const NcclProfiler& profiler, const Comm& comm) {
   if (!profiler.has_entries()) {
     return wrong("an entry of its {} is null", profiler.entry());
   }
   ProfilerSession session(profiler, comm);
-  session.mask_ = mask_before;
   const int32_t code = call(session.monitor(), Place::kInit, "init", [&] {
     if (profiler.version() == 4) {
-      return as<nccl_profiler_v4_t>(profiler).init(&session.raw_, &session.mask_, comm.name,
+      return as<nccl_profiler_v4_t>(profiler).init(&session.raw_, profiler.mask_, comm.name,
                                                    comm.id, comm.nnodes, comm.nranks, comm.rank,
                                                    nccl_net::log_from_nccl_plugin);
     }
-    return as<nccl_profiler_v5_t>(profiler).init(&session.raw_, comm.id, &session.mask_, comm.name,
+    return as<nccl_profiler_v5_t>(profiler).init(&session.raw_, comm.id, profiler.mask_, comm.name,
                                                  comm.nnodes, comm.nranks, comm.rank,
                                                  nccl_net::log_from_nccl_plugin);
   });

@@ -25,11 +25,15 @@ class NcclProfiler {
   [[nodiscard]] size_t size_bytes() const noexcept { return table_.object.size_bytes; }
   [[nodiscard]] const void* table() const noexcept { return table_.object.address; }
   [[nodiscard]] bool has_entries() const noexcept;
+  /// The process's mask; the plugin may write it at any time.
+  [[nodiscard]] int mask() const noexcept { return __atomic_load_n(mask_, __ATOMIC_RELAXED); }
 
  private:
-  NcclProfiler(Stand& stand, NcclTable table) : stand_(&stand), table_(std::move(table)) {}
+  friend class ProfilerSession;
+  NcclProfiler(Stand& stand, NcclTable table);
   Stand* stand_;
   NcclTable table_;
+  int* mask_;  // never freed
 };
 
 /// An event in progress; null: the profiler does not track it.
@@ -56,21 +60,17 @@ class ProfilerSession {
     int nranks = 8;
     int rank = 3;
   };
-  [[nodiscard]] static Result<ProfilerSession> open(const NcclProfiler& profiler,
-                                                    const Comm& comm,
-                                                    int mask_before = 0);
+  [[nodiscard]] static Result<ProfilerSession> open(const NcclProfiler& profiler, const Comm& comm);
   ProfilerSession(ProfilerSession&& other) noexcept
       : profiler_(other.profiler_),
         comm_(other.comm_),
         raw_(other.raw_),
-        mask_(other.mask_),
         is_open_(std::exchange(other.is_open_, false)) {}
   ProfilerSession& operator=(ProfilerSession&&) = delete;
   ~ProfilerSession() { (void)close(); }
   /// The plugin's code.
   int32_t close();
 
-  [[nodiscard]] int mask() const noexcept { return mask_; }
   [[nodiscard]] bool has(const EventKind& kind) const noexcept {
     return kind.since <= profiler_->version();
   }
@@ -82,6 +82,7 @@ class ProfilerSession {
   [[nodiscard]] Result<void> stop(EventHandle event);
   [[nodiscard]] Monitor& monitor() const noexcept { return profiler_->stand().monitor(); }
   [[nodiscard]] Stand& stand() const noexcept { return profiler_->stand(); }
+  [[nodiscard]] int mask() const noexcept { return profiler_->mask(); }
 
  private:
   ProfilerSession(const NcclProfiler& profiler, const Comm& comm)
@@ -89,7 +90,6 @@ class ProfilerSession {
   const NcclProfiler* profiler_;
   Comm comm_;
   void* raw_ = nullptr;
-  int mask_ = 0;
   bool is_open_ = false;
 };
 
