@@ -289,10 +289,11 @@ Result<void> Communicator::start(CommSetup setup) {
   const Exchange::Traffic traffic = setup_.exchange->traffic();
   PLEXUS_INFO(
       kInit,
-      "comm {:#x} rank {} nranks {} host {} datacenters {} parts {} orders {} slots {} x {} KiB - "
+      "comm {:#x} rank {} nranks {} host {} datacenters {} parts {} orders {} slots {} x {} bytes "
+      "- "
       "Init COMPLETE in {:.3f} ms with {} messages of {} bytes",
       setup_.group, setup_.rank, setup_.nranks, mine.host, topology.datacenters.count(),
-      topology.parts, topology.orders.size(), kSlots, setup_.slot_bytes / 1024,
+      topology.parts, topology.orders.size(), kSlots, setup_.slot_bytes,
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)
           .count(),
       traffic.messages, traffic.bytes);

@@ -6,6 +6,7 @@
 #include "core/base/log.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/setup/gdr.hpp"
+#include "core/transport/net_message.hpp"
 #include "core/transport/transport_table.hpp"
 
 namespace plexus {
@@ -122,6 +123,27 @@ Result<void> agree_on_networks(const SetupContext& context,
     PLEXUS_TRY(setup.nets->learn_paths(all_paths));
   }
   return ok();
+}
+
+Result<uint32_t> fit_slots(const CommSetup& setup, uint32_t slot_bytes) {
+  const auto limit = setup.nets == nullptr ? std::nullopt : setup.nets->message_limit();
+  if (!limit || limit->bytes >= sizeof(NetHeader) + slot_bytes) {
+    return slot_bytes;
+  }
+  constexpr uint64_t kMessageBytesMin = sizeof(NetHeader) + kCacheLine;
+  if (limit->bytes < kMessageBytesMin) {
+    return fail(Code::kInvalidUsage,
+                "device {} of network {} carries messages of up to {} bytes (message_bytes_max), "
+                "and Plexus needs {}: choose another network (NCCL_NET_PLUGIN, NCCL_NET)",
+                limit->device, limit->net, limit->bytes, kMessageBytesMin);
+  }
+  const auto fitting =
+      static_cast<uint32_t>((limit->bytes - sizeof(NetHeader)) / kCacheLine * kCacheLine);
+  PLEXUS_INFO(kInit,
+              "slots of {} bytes instead of {}, because device {} of network {} carries messages "
+              "of up to {} bytes",
+              fitting, slot_bytes, limit->device, limit->net, limit->bytes);
+  return fitting;
 }
 
 }  // namespace plexus

@@ -30,4 +30,8 @@ Result<void> agree_on_networks(const SetupContext& context,
                                std::span<CommSetup> setups,
                                const CommConfig& config);
 
+/// `slot_bytes`, or as much of it as all ranks' network devices carry in one message, header
+/// included. The same on all ranks, after agree_on_networks. An Error when that is nearly nothing.
+Result<uint32_t> fit_slots(const CommSetup& setup, uint32_t slot_bytes);
+
 }  // namespace plexus

@@ -58,7 +58,8 @@ Result<void> finish(const SetupContext& context,
                                 .give_up = give_up,
                                 .cache = context.topologies}));
   setup.topology = std::move(topology);
-  setup.slot_bytes = choose_slot_bytes(*setup.infos);
+  PLEXUS_TRY(slot_bytes, fit_slots(setup, choose_slot_bytes(*setup.infos)));
+  setup.slot_bytes = slot_bytes;
   setup.tuner_facts =
       describe_to_tuner(*setup.infos, *setup.topology, setup.group, setup.slot_bytes);
   describe_measured_links(setup.ways, setup.tuner_facts);

@@ -403,11 +403,13 @@ NetStatus NetReceiver::post_landing() {
     return post_step();
   }
   // When a message is longer than it should be, the rest goes to the slot, and the executor sees in
-  // the header what is wrong.
+  // the header what is wrong. None is longer than a slot.
+  const size_t rest_bytes = options_.slot_bytes - wanted.size_bytes;
   const std::array<NetPiece, 3> pieces = {{{fifo_.slot(posted_), sizeof(NetHeader)},
                                            {landings_[index], wanted.size_bytes},
-                                           {fifo_.payload(posted_), options_.slot_bytes}}};
-  return net_->irecv_pieces(pieces, kDataTag, &requests_[index]);
+                                           {fifo_.payload(posted_), rest_bytes}}};
+  return net_->irecv_pieces(std::span(pieces).first(rest_bytes == 0 ? 2 : 3), kDataTag,
+                            &requests_[index]);
 }
 
 /// Posts what the message of the step that is next comes into.

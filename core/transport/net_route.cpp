@@ -230,9 +230,10 @@ std::string encode_offers(const NetOffers& offers) {
     words.push_back(offer.name);
     words.push_back(fmt::format("{}", offer.devices.size()));
     for (const NetDeviceOffer& device : offer.devices) {
-      words.insert(words.end(), {device.name, to_word(device.fabric_id), to_word(device.rail_id),
-                                 to_word(device.plane_id), device.reads_gpu ? "1" : "0",
-                                 device.writes_gpu ? "1" : "0"});
+      words.insert(words.end(),
+                   {device.name, to_word(device.fabric_id), to_word(device.rail_id),
+                    to_word(device.plane_id), fmt::format("{}", device.message_bytes_max),
+                    device.reads_gpu ? "1" : "0", device.writes_gpu ? "1" : "0"});
     }
   }
   return encode_words(words);
@@ -252,6 +253,7 @@ Result<NetOffers> decode_offers(std::string_view bytes) {
       device.fabric_id = words.number(kAny64);
       device.rail_id = words.number(kAny32);
       device.plane_id = words.number(kAny32);
+      device.message_bytes_max = words.count(PLEXUS_NET_MESSAGE_BYTES_MAX);
       device.reads_gpu = words.count(1) != 0;
       device.writes_gpu = words.count(1) != 0;
     }

@@ -25,8 +25,9 @@ struct NetDeviceOffer {
   std::optional<uint64_t> fabric_id;
   std::optional<uint32_t> rail_id;   // devices of one rail reach each other best
   std::optional<uint32_t> plane_id;  // devices of different planes do not reach each other
-  bool reads_gpu = false;            // the rank's messages are to be sent from its GPU's memory
-  bool writes_gpu = false;           // and received there
+  uint64_t message_bytes_max = PLEXUS_NET_MESSAGE_BYTES_MAX;
+  bool reads_gpu = false;   // the rank's messages are to be sent from its GPU's memory
+  bool writes_gpu = false;  // and received there
   friend bool operator==(const NetDeviceOffer&, const NetDeviceOffer&) = default;
 };
 

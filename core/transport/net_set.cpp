@@ -44,6 +44,7 @@ NetOffer NetSet::offer_of(size_t net) const {
                              .fabric_id = properties.fabric_id,
                              .rail_id = properties.rail_id,
                              .plane_id = properties.plane_id,
+                             .message_bytes_max = properties.message_bytes_max,
                              .reads_gpu = slots.send_kinds != 0,
                              .writes_gpu = slots.recv_kinds != 0});
   }
@@ -67,6 +68,20 @@ Result<void> NetSet::learn_offers(const Gathered& blobs) {
     kind_of_.push_back(blobs.kind_of(rank));
   }
   return ok();
+}
+
+std::optional<NetSet::MessageLimit> NetSet::message_limit() const {
+  std::optional<MessageLimit> limit;
+  for (const NetOffers& offers : kinds_) {
+    for (const NetOffer& offer : offers) {
+      for (const NetDeviceOffer& device : offer.devices) {
+        if (!limit || device.message_bytes_max < limit->bytes) {
+          limit = {.bytes = device.message_bytes_max, .net = offer.name, .device = device.name};
+        }
+      }
+    }
+  }
+  return limit;
 }
 
 bool NetSet::knows_fabrics() const {

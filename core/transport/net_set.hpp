@@ -4,6 +4,7 @@
 // with what the other ranks published; from then on constant.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -38,6 +39,14 @@ class NetSet {
   [[nodiscard]] std::string offers() const;
   /// [nranks] by rank.
   [[nodiscard]] Result<void> learn_offers(const Gathered& blobs);
+  struct MessageLimit {
+    uint64_t bytes;
+    std::string net;
+    std::string device;
+  };
+  /// The longest message that all devices of all ranks carry, and the first device that carries no
+  /// longer one; nullopt: no rank has a network.
+  [[nodiscard]] std::optional<MessageLimit> message_limit() const;
   /// True when some rank knows which fabric a device is in: only then paths are worth an exchange.
   [[nodiscard]] bool knows_fabrics() const;
   /// What `rank` (this one) publishes of paths: a network's are told by the first rank that has it,
