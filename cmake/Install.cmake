@@ -2,7 +2,7 @@
 # What find_package(Plexus), find_package(NCCL) and pkg-config need. Libraries, plugins and programs install themselves where they are
 # made. Every installed file has one component, which is a Debian package in cmake/Package.cmake:
 #   runtime      libraries that programs are linked with
-#   development  headers, names to link with, CMake's and pkg-config's files, the template of a plugin
+#   development  headers, names to link with, CMake's and pkg-config's files, the templates of plugins, the documents
 #   plugins      networks and tuners, in the folder plexus beside libplexus.so
 #   tools        the command and what it alone loads
 
@@ -27,6 +27,9 @@ function(plexus_install_package)
     COMPATIBILITY AnyNewerVersion)
   install(FILES cmake/NCCLConfig.cmake "${PROJECT_BINARY_DIR}/NCCLConfigVersion.cmake"
     DESTINATION "${nccl_folder}" COMPONENT development)
+  install(FILES plugins/support/exports.map DESTINATION "${folder}" RENAME PluginExports.map COMPONENT development)
+  install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/plexus" COMPONENT development
+    FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN examples EXCLUDE)
   install(EXPORT PlexusTargets NAMESPACE Plexus:: DESTINATION "${folder}" COMPONENT development)
 
   # Relative to its own folder, so that an installed tree can be moved; Debian's lies still.

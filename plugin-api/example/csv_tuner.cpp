@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuner with a policy from a file: the first line of CSV_TUNER_FILE that matches the call names
-// the algorithm. A line is
-// collective,bytes_min,bytes_max,nranks_min,nranks_max,algorithm,channels (channels 0: the host's
-// choice); # starts a comment. The file must have the same contents on all ranks.
+// A tuner with a policy from a file, the same on all ranks: the first line of CSV_TUNER_FILE that
+// matches the call names the algorithm. # starts a comment; a line is collective,bytes_min,bytes_max,
+// nranks_min,nranks_max,algorithm,channels (0: the host's choice).
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -10,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin-api/plexus_tuner.h"
+#include <plexus/plexus_tuner.h>
 
 struct Line {
   std::string collective;
@@ -77,8 +76,8 @@ int32_t get_times(plexus_tuner_context_t* context,
     auto& way = *reinterpret_cast<plexus_tuner_candidate_t*>(
         reinterpret_cast<char*>(candidates) + size_t{i} * stride);
     // Calls that the file does not cover: 1 us per round plus 1 ns per byte.
-    const uint64_t chunk_bytes = call->size_bytes / std::max(way.chunks_per_loop, 1U);
-    way.time_ns = static_cast<int64_t>(1000 * way.rounds + chunk_bytes * way.chunks_moved);
+    const double bytes = static_cast<double>(call->size_bytes) / std::max(way.chunks_per_loop, 1U);
+    way.time_ns = static_cast<int64_t>(std::min(1e18, 1000.0 * way.rounds + bytes * way.chunks_moved));
     if (line != context->lines.end() && line->algorithm == way.algorithm) {
       way.time_ns = 0;
       if (line->channels > 0)

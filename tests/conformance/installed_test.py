@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a vendor does: with an installed Plexus alone, copy the template, build it, see it pass the kit.
+"""What vendors do: with an installed Plexus alone, they copy a template, build it, see it pass the kit, and run a job: the
+commands of the installed documents, as they are there.
 
 Usage: installed_test.py CMAKE BUILD_FOLDER
 """
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +34,25 @@ class Installed(unittest.TestCase):
         cls.root = pathlib.Path(cls.folder.name)
         cls.prefix = cls.root / "prefix"
         run(CMAKE, "--install", BUILD, "--prefix", cls.prefix)
+
+    def follow(self, page, *beginnings):
+        """Runs the blocks of commands of an installed page that begin so, one after the other; all that they print."""
+        blocks = re.findall(r"^```\n(.*?)^```", (self.prefix / "share/doc/plexus/docs" / page).read_text(), re.S | re.M)
+        commands = [next(block for block in blocks if block.startswith(beginning)) for beginning in beginnings]
+        script = "\n".join(["exec 2>&1", "set -e", *commands]).replace("PREFIX", os.fspath(self.prefix))
+        return run("bash", "-c", script, cwd=self.root,
+                   env={**os.environ, "PATH": f"{self.prefix}/bin:{os.environ['PATH']}"})
+
+    def test_the_page_about_net_plugins_can_be_followed(self):
+        printed = self.follow("writing-a-net-plugin.md", "cp -r", "PLEXUS_PLUGIN_PATH=")
+        self.assertIn("100% tests passed", printed)
+        self.assertIn("using network minimal 1.0", printed)
+        self.assertRegex(printed, r"(?m)^# (Wrong elements|Out of bounds values) +: 0 OK")
+
+    def test_the_page_about_tuners_can_be_followed(self):
+        printed = self.follow("tuning.md", "cp -r")
+        self.assertIn("100% tests passed", printed)
+        self.assertRegex(printed, r"(?m)^\S*\s*twoshot.*chosen")
 
     def test_the_template_builds_and_passes(self):
         mine = self.root / "mine"
