@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/call_watch.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <exception>
+#include <fcntl.h>
 #include <new>
 #include <unistd.h>
 #include <utility>
@@ -15,6 +19,9 @@ namespace plexus {
 namespace {
 
 constexpr auto kLimit = std::chrono::seconds(10);
+/// The longest that a call of the data path may take, and how many are measured after one that did.
+constexpr auto kQuick = std::chrono::milliseconds(1);
+constexpr uint32_t kSuspectCalls = 64;
 
 }  // namespace
 
@@ -83,19 +90,84 @@ void CallWatcher::end(Entry& entry) noexcept {
   }
 }
 
-DataPath::DataPath(std::string_view plugin) : plugin_(plugin) {
-  CallWatcher& watcher = CallWatcher::of_process();
-  if (watcher.pid_ == getpid()) {
-    const std::scoped_lock lock(watcher.mutex_);
-    watcher.paths_.push_back(this);
+DataPath::DataPath(std::string_view plugin) : DataPath(plugin, CallWatcher::of_process()) {}
+
+DataPath::DataPath(std::string_view plugin, CallWatcher& watcher)
+    : watcher_(watcher), plugin_(plugin) {
+  if (watcher_.pid_ == getpid()) {
+    const std::scoped_lock lock(watcher_.mutex_);
+    watcher_.paths_.push_back(this);
   }
 }
 
 DataPath::~DataPath() {
-  CallWatcher& watcher = CallWatcher::of_process();
-  if (watcher.pid_ == getpid()) {
-    const std::scoped_lock lock(watcher.mutex_);
-    std::erase(watcher.paths_, this);
+  if (watcher_.pid_ == getpid()) {
+    const std::scoped_lock lock(watcher_.mutex_);
+    std::erase(watcher_.paths_, this);
+  }
+}
+
+DataPath::ThreadTimes DataPath::read_thread_times() noexcept {
+  ThreadTimes times{.known = false, .at = Clock::now(), .on_core = {}, .without_core = {}};
+  const int file = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    return times;
+  }
+  std::array<char, 96> text{};  // time on a core and without one in ns, and a count
+  const ssize_t size_bytes = ::read(file, text.data(), text.size() - 1);
+  ::close(file);
+  long long on_core = 0;
+  long long without_core = 0;
+  times.known =
+      size_bytes > 0 && std::sscanf(text.data(), "%lld %lld", &on_core, &without_core) == 2;
+  times.on_core = std::chrono::nanoseconds(on_core);
+  times.without_core = std::chrono::nanoseconds(without_core);
+  return times;
+}
+
+void DataPath::begin_exactly() noexcept { began_ = read_thread_times(); }
+
+/// A call took `ticks`.
+void DataPath::suspect(uint64_t ticks) noexcept {
+  constexpr uint32_t kSuspicions = 16;
+  const uint64_t all_ticks = read_ticks() - made_ticks_;
+  const double share = static_cast<double>(ticks) / static_cast<double>(std::max(all_ticks, ticks));
+  if (share * (Clock::now() - made_) >= kQuick && suspicions_ < kSuspicions) {
+    ++suspicions_;
+    suspect_calls_ = kSuspectCalls;
+  }
+}
+
+/// A call was measured exactly.
+void DataPath::judge(const char* entry, std::string_view peer) noexcept {
+  constexpr uint32_t kBlockedCalls = 3;
+  constexpr auto kWork = std::chrono::milliseconds(10);  // copying a long message may take some
+  --suspect_calls_;
+  const ThreadTimes now = read_thread_times();
+  if (!began_.known || !now.known) {
+    return;
+  }
+  const auto on_core = now.on_core - began_.on_core;
+  const auto blocked = now.at - began_.at - on_core - (now.without_core - began_.without_core);
+  if (blocked < kQuick && on_core < kWork) {
+    return;
+  }
+  suspect_calls_ = kSuspectCalls;
+  if (++blocked_calls_ == kBlockedCalls) {
+    suspect_calls_ = 0;
+    suspicions_ = UINT32_MAX;  // no more
+    tell(entry, peer, now.at - began_.at);
+  }
+}
+
+void DataPath::tell(const char* entry, std::string_view peer, Clock::duration time) noexcept {
+  try {
+    watcher_.report_(fmt::format(
+        "plugin {}: {}{}{} took {:.1f} ms, as calls before it did: it must return at once, the "
+        "rank's other connections wait meanwhile (later calls are not told)",
+        plugin_, entry, peer.empty() ? "" : " for ", peer,
+        std::chrono::duration<double, std::milli>(time).count()));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a lost line is the lesser evil
   }
 }
 

@@ -2,7 +2,7 @@
 // Reports calls into plugins that take long, so that a job that hangs in a library names the call,
 // the library and the peer. Control calls (init, listen, connect, accept, registration, closing)
 // are watched by a thread; calls of the data path only leave a mark, which is looked at when
-// somebody asks what a rank does.
+// somebody asks what a rank does, and are told when they block again and again.
 #pragma once
 
 #include <atomic>
@@ -31,13 +31,31 @@ struct PluginCall {
   std::string_view peer;  // empty: the call concerns no peer
 };
 
+class CallWatcher;
+
+/// A counter of the processor that is cheap to read. Its rate is constant, and known of some
+/// processors only.
+inline uint64_t read_ticks() noexcept {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return static_cast<uint64_t>(Clock::now().time_since_epoch().count());
+#endif
+}
+
 /// The data path of one context of a plugin: the function in which its calls are. Threads: calls by
 /// one at a time, but for ends of registrations, which may hide the mark of another call; the rest
 /// by any.
+///
+/// isend, irecv and test must return at once: meanwhile the rank's other connections wait. A call
+/// that took a millisecond is no proof that they do not, as the thread may have had no core. After
+/// one the next calls are measured exactly, which is slow and therefore done a few times only, and
+/// the third that blocks is told, once.
 class DataPath {
  public:
   /// `plugin` must outlive it.
   explicit DataPath(std::string_view plugin);
+  DataPath(std::string_view plugin, CallWatcher& watcher);
   ~DataPath();
   DataPath(const DataPath&) = delete;
   DataPath& operator=(const DataPath&) = delete;
@@ -57,10 +75,60 @@ class DataPath {
    private:
     DataPath& path_;
   };
+  /// A call that must return at once. `peer` must live as long.
+  class QuickCall {
+   public:
+    QuickCall(DataPath& path, const char* entry, std::string_view peer) noexcept
+        : call_(path, entry), path_(path), entry_(entry), peer_(peer) {
+      if (path_.suspect_calls_ > 0) [[unlikely]] {
+        path_.begin_exactly();
+      }
+      began_ = read_ticks();
+    }
+    ~QuickCall() {
+      constexpr uint64_t kTicksOfQuick = 1'000'000;  // 1 ms or less
+      const uint64_t ticks = read_ticks() - began_;
+      if (path_.suspect_calls_ > 0) [[unlikely]] {
+        path_.judge(entry_, peer_);
+      } else if (ticks > kTicksOfQuick) [[unlikely]] {
+        path_.suspect(ticks);
+      }
+    }
+    QuickCall(const QuickCall&) = delete;
+    QuickCall& operator=(const QuickCall&) = delete;
+
+   private:
+    const Call call_;
+    DataPath& path_;
+    const char* const entry_;
+    const std::string_view peer_;
+    uint64_t began_;
+  };
 
  private:
   friend class CallWatcher;
+  /// Times of a thread. Not `known` where the system does not tell them.
+  struct ThreadTimes {
+    bool known = false;
+    Clock::time_point at;
+    std::chrono::nanoseconds on_core{0};
+    std::chrono::nanoseconds without_core{0};  // ready to run
+  };
+  static ThreadTimes read_thread_times() noexcept;
+  void begin_exactly() noexcept;
+  void suspect(uint64_t ticks) noexcept;
+  void judge(const char* entry, std::string_view peer) noexcept;
+  void tell(const char* entry, std::string_view peer, Clock::duration time) noexcept;
+
+  CallWatcher& watcher_;
   const std::string_view plugin_;
+  const Clock::time_point made_ = Clock::now();
+  const uint64_t made_ticks_ = read_ticks();
+  // Used by the calls alone:
+  uint32_t suspicions_ = 0;
+  uint32_t suspect_calls_ = 0;  // calls that are still to be measured exactly
+  uint32_t blocked_calls_ = 0;  // that were seen to block
+  ThreadTimes began_;           // of a call that is measured exactly
   std::atomic<const char*> entry_{nullptr};
   std::atomic<uint64_t> calls_{0};
   // guarded by CallWatcher::mutex_:

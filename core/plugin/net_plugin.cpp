@@ -293,7 +293,8 @@ void end_use(const ContextState& context,
              std::string_view peer,
              const Call& call) noexcept {
   const WatchedCall watched({context.plugin->descriptor().name, entry, peer});
-  const NetStatus status = net_detail::call_entry(context, context.data, entry, [&]() -> int32_t {
+  const DataPath::Call marked(context.data, entry);
+  const NetStatus status = net_detail::call_entry(context, entry, [&]() -> int32_t {
     call();
     return PLEXUS_OK;
   });
@@ -398,6 +399,11 @@ uint32_t NetContext::device_count() const noexcept {
 
 const NetProperties& NetContext::properties(uint32_t device) const {
   return state_->devices.at(device);
+}
+
+std::string NetContext::describe(uint32_t device) const {
+  return fmt::format("plugin {} on device {} ({})", plugin().descriptor().name, device,
+                     properties(device).name);
 }
 
 Result<NetListen> NetContext::listen(uint32_t device, std::string_view peer) const {

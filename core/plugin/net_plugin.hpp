@@ -7,7 +7,8 @@
 //
 // Control calls return `Result`; the message of a failure is the plugin's own sentence after the
 // plugin's name. Data-path calls (`isend`, `irecv`, `flush`, `test`) return the plugin's code as
-// `NetStatus`, allocate nothing and never log; `explain` makes the `Error` of a failed one.
+// `NetStatus`, allocate nothing and log only that calls block; `explain` makes the `Error` of a
+// failed one.
 //
 // Threads: as plexus_net.h says: one thread at a time per connection, any for the context.
 #pragma once
@@ -136,6 +137,8 @@ class NetContext {
   [[nodiscard]] const NetPlugin& plugin() const noexcept;
   [[nodiscard]] uint32_t device_count() const noexcept;
   [[nodiscard]] const NetProperties& properties(uint32_t device) const;
+  /// "plugin socket on device 0 (eth0)", for messages.
+  [[nodiscard]] std::string describe(uint32_t device) const;
   /// Whether its connections accept messages made of pieces of unregistered memory.
   [[nodiscard]] bool takes_pieces(uint32_t device) const;
   /// Whether its connections send messages from several places in registered memory.
@@ -175,13 +178,11 @@ void close(const ContextState& context, std::string_view peer, plexus_net_memory
 [[nodiscard, gnu::cold, gnu::noinline]] int32_t keep_exception(const ContextState& context,
                                                                const char* entry) noexcept;
 
-/// A call of the data path.
+/// A call of a data path that has its mark.
 template <class Call>
 [[nodiscard]] NetStatus call_entry(const ContextState& context,
-                                   DataPath& path,
                                    const char* entry,
                                    const Call& call) noexcept {
-  const DataPath::Call marked(path, entry);
   try {
     return NetStatus{call()};
   } catch (...) {
@@ -216,6 +217,13 @@ class Handle {
   }
 
  protected:
+  /// A call of the data path, which must return at once.
+  template <class Call>
+  [[nodiscard]] NetStatus call_quickly(const char* entry, const Call& call) noexcept {
+    const DataPath::QuickCall marked(*path_, entry, peer_);
+    return call_entry(*context_, entry, call);
+  }
+
   const ContextState* context_;
   DataPath* path_;
   const plexus_net_ops_t* ops_;
@@ -266,16 +274,15 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
                                 plexus_net_memory_t* memory,
                                 NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, *path_, "isend", [&] {
-      return ops_->isend(raw_, data.data(), data.size(), tag, memory, request);
-    });
+    return call_quickly(
+        "isend", [&] { return ops_->isend(raw_, data.data(), data.size(), tag, memory, request); });
   }
   /// Only where NetContext::takes_pieces().
   [[nodiscard]] NetStatus isend_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, *path_, "isend_pieces", [&] {
+    return call_quickly("isend_pieces", [&] {
       return ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
     });
@@ -285,15 +292,14 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
                                          int32_t tag,
                                          NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, *path_, "isend_gathered", [&] {
+    return call_quickly("isend_gathered", [&] {
       return ops_->isend_gathered(raw_, static_cast<uint32_t>(sources.size()), sources.data(), tag,
                                   request);
     });
   }
   /// kAgain: not done. Any other status: the request is freed.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* size_bytes) noexcept {
-    return net_detail::call_entry(*context_, *path_, "test",
-                                  [&] { return ops_->test(request, size_bytes); });
+    return call_quickly("test", [&] { return ops_->test(request, size_bytes); });
   }
   /// The reason why `call` failed with `status`. Must be called right after it in the same thread.
   [[nodiscard]] Error explain(std::string_view call, NetStatus status) const {
@@ -321,7 +327,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
   /// Posts all of `buffers` (1 .. recvs_max) as one request, or none (kAgain).
   [[nodiscard]] NetStatus irecv(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, *path_, "irecv", [&] {
+    return call_quickly("irecv", [&] {
       return ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
     });
   }
@@ -330,7 +336,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
                                        int32_t tag,
                                        NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, *path_, "irecv_pieces", [&] {
+    return call_quickly("irecv_pieces", [&] {
       return ops_->irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
     });
@@ -341,14 +347,13 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
     if (ops_->flush == nullptr) {
       return NetStatus::kOk;
     }
-    return net_detail::call_entry(*context_, *path_, "flush", [&] {
+    return call_quickly("flush", [&] {
       return ops_->flush(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
     });
   }
   /// kAgain: not done. Any other status: the request is freed. `sizes_bytes`: one entry per buffer.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* sizes_bytes) noexcept {
-    return net_detail::call_entry(*context_, *path_, "test",
-                                  [&] { return ops_->test(request, sizes_bytes); });
+    return call_quickly("test", [&] { return ops_->test(request, sizes_bytes); });
   }
   /// The reason why `call` failed with `status`. Must be called right after it in the same thread.
   [[nodiscard]] Error explain(std::string_view call, NetStatus status) const {

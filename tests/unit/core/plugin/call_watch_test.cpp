@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/call_watch.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <future>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,6 +95,34 @@ TEST(CallWatch, FindsACallOfTheDataPathThatWasThereBefore) {
   }
   const DataPath::Call next(path, "test");
   EXPECT_FALSE(watcher.find_longest(std::nullopt).has_value()) << "this is another call";
+}
+
+/// What is told of a data path whose calls do `work`.
+std::vector<std::string> told_of_calls(int calls, const std::function<void()>& work) {
+  std::vector<std::string> told;
+  CallWatcher watcher(kBound, [&](const std::string& text) { told.push_back(text); });
+  DataPath path("Net", watcher);
+  for (int i = 0; i < calls; ++i) {
+    const DataPath::QuickCall call(path, "isend", "rank 1 (there:22)");
+    work();
+  }
+  return told;
+}
+
+TEST(DataPath, CallsThatBlockAreToldOnceWithEntryAndPeer) {
+  const auto told = told_of_calls(20, [] { std::this_thread::sleep_for(milliseconds(3)); });
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told.front(), AllOf(HasSubstr("plugin Net: isend for rank 1 (there:22) took "),
+                                  HasSubstr("it must return at once")));
+}
+
+TEST(DataPath, CallsThatOnlyLackACoreOrWorkALittleAreNotTold) {
+  EXPECT_TRUE(told_of_calls(1000, [] {}).empty());
+  const auto copy = [from = std::vector<char>(1 << 18), to = std::vector<char>(1 << 18)]() mutable {
+    std::copy(from.begin(), from.end(), to.begin());
+    from[0] = to[1];
+  };
+  EXPECT_TRUE(told_of_calls(300, copy).empty());
 }
 
 }  // namespace
