@@ -418,8 +418,8 @@ void Communicator::fail_for_memory() noexcept {
   }
 }
 
-void Communicator::on_stalled(std::vector<Wait> waits, std::vector<Sent> sent) {
-  process_.stalls.on_stalled(setup_.group, setup_.rank, std::move(waits), std::move(sent));
+void Communicator::on_stalled(Standstill standstill) {
+  process_.stalls.on_stalled(setup_.group, setup_.rank, std::move(standstill));
 }
 
 void Communicator::on_moved() { process_.stalls.on_moved(setup_.group, setup_.rank); }

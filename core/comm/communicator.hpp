@@ -70,7 +70,7 @@ class Communicator final : public RankState {
   [[nodiscard]] Error stop_reason() const override;
   void fail(const Error& error) override;
   void fail_for_memory() noexcept override;
-  void on_stalled(std::vector<Wait> waits, std::vector<Sent> sent) override;
+  void on_stalled(Standstill standstill) override;
   void on_moved() override;
   [[nodiscard]] std::vector<int> list_gone() const override;
   /// Ends all waiting of this rank with `reason`; tells no other rank.

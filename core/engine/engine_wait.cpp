@@ -225,7 +225,7 @@ void Engine::find_stalled() noexcept {
       look_for_missing(*execution);
       if (has_stood_for(*execution, kStallAfter)) {
         execution->stalled = true;
-        execution->rank->on_stalled(list_waits(*execution), list_sent(*execution));
+        execution->rank->on_stalled(describe_standstill(*execution));
       }
     } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): told at the next look
     }

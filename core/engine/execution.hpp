@@ -45,6 +45,13 @@ struct Sent {
   uint64_t messages;
 };
 
+/// What is told of an execution that has not moved for long.
+struct Standstill {
+  std::vector<Wait> waits;
+  std::vector<Sent> sent;
+  std::string held_up;  // by a network's plugin, as HeldUp::what; empty: nothing is known
+};
+
 /// The engine's view of the communicator. Threads: any.
 class RankState {
  public:
@@ -72,7 +79,7 @@ class RankState {
   /// An execution of this rank has not moved for a second and waits for these; what it sent over
   /// its connections (of many, some). Called repeatedly while that lasts, by the thread that drives
   /// the execution (slow path: finds calls that cannot end).
-  virtual void on_stalled(std::vector<Wait> waits, std::vector<Sent> sent) = 0;
+  virtual void on_stalled(Standstill standstill) = 0;
   /// The stalled execution moves again or has ended.
   virtual void on_moved() = 0;
 };

@@ -114,6 +114,27 @@ bool waits_at(const WorkQueue& queue, const ConnectionKey& end) {
   });
 }
 
+/// How many messages its connections have taken.
+std::vector<Sent> list_sent(const Execution& execution) {
+  constexpr size_t kSentMax = 256;
+  std::vector<Sent> sent;
+  for (const WorkQueue& queue : execution.queues) {
+    for (const WorkQueue::Item& item : queue.items) {
+      for (const Lane& lane : item.work.program->lanes) {
+        for_peers(lane, [&](size_t i) {
+          const SendConnection* const send = item.work.sends[i];
+          if (send != nullptr && sent.size() < kSentMax) {
+            sent.push_back({.peer = send->peer(),
+                            .index = index_of(item, lane.connection),
+                            .messages = send->sent()});
+          }
+        });
+      }
+    }
+  }
+  return sent;
+}
+
 }  // namespace
 
 std::vector<Wait> list_waits(const Execution& execution) {
@@ -152,24 +173,25 @@ std::optional<Wait> find_missing(const Execution& execution, const std::vector<i
   return call == nullptr ? std::nullopt : std::optional(Wait{*call, (*end)->key().peer, true, {}});
 }
 
-std::vector<Sent> list_sent(const Execution& execution) {
-  constexpr size_t kSentMax = 256;
-  std::vector<Sent> sent;
-  for (const WorkQueue& queue : execution.queues) {
-    for (const WorkQueue::Item& item : queue.items) {
-      for (const Lane& lane : item.work.program->lanes) {
-        for_peers(lane, [&](size_t i) {
-          const SendConnection* const send = item.work.sends[i];
-          if (send != nullptr && sent.size() < kSentMax) {
-            sent.push_back({.peer = send->peer(),
-                            .index = index_of(item, lane.connection),
-                            .messages = send->sent()});
-          }
-        });
+Standstill describe_standstill(const Execution& execution) {
+  Standstill standstill{
+      .waits = list_waits(execution), .sent = list_sent(execution), .held_up = {}};
+  const bool all_done = is_all_done(execution);
+  for (const ConnectionEnd* const end : execution.ends) {
+    const auto held = end->held_up();
+    if (!held.has_value()) {
+      continue;
+    }
+    for (Sent& sent : standstill.sent) {  // what no plugin has taken was not sent
+      if (end->key().sends && sent.peer == end->key().peer && sent.index == end->key().index) {
+        sent.messages -= held->messages;
       }
     }
+    if (standstill.held_up.empty() && (held->is_refusal || all_done || !end->connected())) {
+      standstill.held_up = held->what;
+    }
   }
-  return sent;
+  return standstill;
 }
 
 }  // namespace plexus

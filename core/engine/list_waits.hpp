@@ -13,8 +13,8 @@ namespace plexus {
 /// user's memory.
 std::vector<Wait> list_waits(const Execution& execution);
 
-/// How many messages its connections have sent.
-std::vector<Sent> list_sent(const Execution& execution);
+/// That, how many messages its connections have sent, and what plugins hold up.
+Standstill describe_standstill(const Execution& execution);
 
 /// A peer of `gone` that it waits for, and of which nothing is under way any more; nullopt: none.
 std::optional<Wait> find_missing(const Execution& execution, const std::vector<int>& gone);

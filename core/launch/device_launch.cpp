@@ -302,7 +302,7 @@ class ConnectStalls {
     for (const DeviceCalls& call : calls_) {
       const Execution& execution = call.plan->execution();
       if (!execution.connected) {
-        execution.rank->on_stalled(list_waits(execution), {});
+        execution.rank->on_stalled(describe_standstill(execution));
         told_.insert(execution.rank);
       }
     }

@@ -33,7 +33,7 @@ auto class_of(const RankStatus& status) {
   const auto collective = static_cast<Collective>(status.call.collective);
   const bool is_numbered = has_call && !is_point_to_point(collective);
   const bool is_inside = status.activity == RankActivity::kInPlugin;
-  return std::tuple(status.activity, status.is_awaited, status.lost_to < 0,
+  return std::tuple(status.activity, status.is_awaited, status.lost_to < 0, status.held_up.empty(),
                     has_call ? status.call.collective : 0xff,
                     is_numbered ? status.call.sequence : 0, is_numbered ? status.call.hash : 0,
                     is_inside ? std::string_view(status.where) : std::string_view());
@@ -107,7 +107,9 @@ std::string encode(const StatusSummary& summary) {
                             .has_call = status.has_call ? uint8_t{1} : uint8_t{0},
                             .is_awaited = status.is_awaited ? uint8_t{1} : uint8_t{0},
                             .unused = {}});
-      writer.put_text<uint16_t>(std::string_view(status.where).substr(0, kWhereBytesMax));
+      for (const std::string_view text : {status.where, status.held_up}) {
+        writer.put_text<uint16_t>(text.substr(0, kWhereBytesMax));
+      }
     }
   }
   return writer.take();
@@ -126,6 +128,7 @@ std::optional<StatusSummary> decode_summary(std::string_view bytes, int nranks) 
     for (uint32_t j = 0; j < examples; ++j) {
       const auto head = reader.take<StatusHead>();
       const std::string_view where = reader.take_text<uint16_t>(kWhereBytesMax);
+      const std::string_view held_up = reader.take_text<uint16_t>(kWhereBytesMax);
       const bool fits = head.activity < kRankActivities && head.rank >= 0 && head.rank < nranks &&
                         head.peer >= -1 && head.peer < nranks && head.lost_to >= -1 &&
                         head.lost_to < nranks;
@@ -141,7 +144,8 @@ std::optional<StatusSummary> decode_summary(std::string_view bytes, int nranks) 
                               .has_call = head.has_call != 0,
                               .is_awaited = head.is_awaited != 0,
                               .call = head.call,
-                              .where = printable(where)});
+                              .where = printable(where),
+                              .held_up = printable(held_up)});
     }
     if (count < examples) {
       return std::nullopt;

@@ -40,6 +40,7 @@ struct RankStatus {
   // the plugin and its function; the other communicator and call; how the connection is made to
   // `peer` and where the call has come to
   std::string where = {};
+  std::string held_up = {};  // as Standstill::held_up
 };
 
 /// Ranks that do the same.
@@ -50,7 +51,7 @@ struct StatusClass {
 
 inline constexpr size_t kExamplesMax = 8;
 inline constexpr size_t kClassesMax = 12;
-inline constexpr size_t kWhereBytesMax = 200;
+inline constexpr size_t kWhereBytesMax = 250;
 
 /// The statuses of many ranks.
 struct StatusSummary {

@@ -169,7 +169,7 @@ std::string StallWatch::report() {
                      .waits = {},
                      .verdict = entry.verdict};
     if (entry.stall.has_value()) {
-      made.waits = entry.stall->waits;
+      made.waits = entry.stall->standstill.waits;
     }
     all += (all.size() > 1 ? "," : "") + describe(made);
   }
@@ -213,8 +213,9 @@ void StallWatch::note_lost(Entry& entry, const StallHop& waiting, TimePoint now)
   bool has_sent = !(entry.member.is_busy && entry.member.is_busy());
   if (entry.stall.has_value()) {
     const int index = waiting.connection - 1;
-    has_sent =
-        std::any_of(entry.stall->sent.begin(), entry.stall->sent.end(), [&](const Sent& sent) {
+    has_sent = std::any_of(
+        entry.stall->standstill.sent.begin(), entry.stall->standstill.sent.end(),
+        [&](const Sent& sent) {
           return sent.peer == waiting.rank && sent.index == index &&
                  static_cast<int32_t>(static_cast<uint32_t>(sent.messages) - waiting.received) > 0;
         });
@@ -243,19 +244,20 @@ RankStatus StallWatch::status_of(const Key& key, const Entry& entry, TimePoint n
   const bool is_busy = member.is_busy && member.is_busy();
   const bool is_confirmed =
       entry.stall.has_value() && (entry.stall->is_split || now - entry.stall->checked < kFresh);
-  if (is_confirmed && (entry.stall->is_split || !entry.stall->waits.empty())) {
+  if (is_confirmed && (entry.stall->is_split || !entry.stall->standstill.waits.empty())) {
     const Stall& stall = *entry.stall;
     status.seconds = seconds_since(stall.since, now);
     if (stall.is_split) {
       status.activity = RankActivity::kSplitting;
       return status;
     }
-    const Wait& wait = stall.waits.front();
+    const Wait& wait = stall.standstill.waits.front();
     status.activity = RankActivity::kWaiting;
     status.has_call = true;
     status.call = wait.call;
     status.peer = wait.peer < member.nranks ? wait.peer : -1;
     status.where = wait.where;
+    status.held_up = stall.standstill.held_up;
     return status;
   }
   const auto thread = member.thread->find();
@@ -278,9 +280,9 @@ RankStatus StallWatch::status_of(const Key& key, const Entry& entry, TimePoint n
   if (blocked != nullptr && other != key) {
     status.activity = RankActivity::kElsewhere;
     status.where = fmt::format("{} of comm {:#x}",
-                               blocked->stall->is_split || blocked->stall->waits.empty()
+                               blocked->stall->is_split || blocked->stall->standstill.waits.empty()
                                    ? std::string("ncclCommSplit")
-                                   : describe_call(blocked->stall->waits.front().call),
+                                   : describe_call(blocked->stall->standstill.waits.front().call),
                                other.first);
   }
   return status;

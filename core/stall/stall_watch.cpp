@@ -98,10 +98,7 @@ std::string StallWatch::leave_record(uint64_t group, int rank, Departure how) co
   return encode(record);
 }
 
-void StallWatch::on_stalled(uint64_t group,
-                            int rank,
-                            std::vector<Wait> waits,
-                            std::vector<Sent> sent) {
+void StallWatch::on_stalled(uint64_t group, int rank, Standstill standstill) {
   {
     const std::lock_guard lock(mutex_);
     const auto at = entries_.find({group, rank});
@@ -116,8 +113,7 @@ void StallWatch::on_stalled(uint64_t group,
       stall->thread = pthread_self();
       stall->since = now;
     }
-    stall->waits = std::move(waits);
-    stall->sent = std::move(sent);
+    stall->standstill = std::move(standstill);
     stall->checked = now;
   }
   start_thread();
@@ -285,7 +281,7 @@ void StallWatch::unpin(const Key& key) {
 std::vector<StallEdge> StallWatch::edges_of(const Entry& entry) {
   const Stall& stall = *entry.stall;
   std::vector<StallEdge> edges;
-  for (const Wait& wait : stall.waits) {
+  for (const Wait& wait : stall.standstill.waits) {
     if (wait.peer < entry.member.nranks) {  // a higher number stands for a network that reduces
       edges.push_back({.call = wait.call,
                        .peer = wait.peer,
@@ -295,8 +291,8 @@ std::vector<StallEdge> StallWatch::edges_of(const Entry& entry) {
     }
   }
   for (const int peer : stall.needs) {
-    if (stall.is_split || !stall.waits.empty()) {
-      edges.push_back({.call = stall.is_split ? CallRecord{} : stall.waits.front().call,
+    if (stall.is_split || !stall.standstill.waits.empty()) {
+      edges.push_back({.call = stall.is_split ? CallRecord{} : stall.standstill.waits.front().call,
                        .peer = peer,
                        .is_split = stall.is_split,
                        .is_certain = true,
@@ -464,9 +460,10 @@ void StallWatch::learn(Entry& entry, const StallProbe& probe) {
       continue;
     }
     const bool lacks_split = stall.is_split && hop.splits < entry.splits;
-    const bool lacks_call = !stall.is_split && !stall.waits.empty() &&
-                            hop.collectives <= stall.waits.front().call.sequence &&
-                            depends_on(stall.waits.front().call, entry.member.rank, hop.rank);
+    const bool lacks_call =
+        !stall.is_split && !stall.standstill.waits.empty() &&
+        hop.collectives <= stall.standstill.waits.front().call.sequence &&
+        depends_on(stall.standstill.waits.front().call, entry.member.rank, hop.rank);
     if ((lacks_split || lacks_call) && stall.needs.insert(hop.rank).second) {
       entry.probed = {};  // probe again at once
     }

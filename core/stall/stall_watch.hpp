@@ -114,7 +114,7 @@ class StallWatch {
   [[nodiscard]] std::string inquire();
 
   /// See RankState.
-  void on_stalled(uint64_t group, int rank, std::vector<Wait> waits, std::vector<Sent> sent);
+  void on_stalled(uint64_t group, int rank, Standstill standstill);
   void on_moved(uint64_t group, int rank);
 
   /// Marks that the calling thread is in ncclCommSplit of the member, which ends when all ranks
@@ -141,8 +141,7 @@ class StallWatch {
   /// The wait of a member that has stalled.
   struct Stall {
     uint64_t epoch = 0;  // unique for each stall in the process
-    std::vector<Wait> waits;
-    std::vector<Sent> sent;
+    Standstill standstill;
     bool is_split = false;
     pthread_t thread{};
     TimePoint since;

@@ -34,7 +34,7 @@ bool lacks_call(const RankStatus& status, const RankStatus& asker) {
 }
 
 std::optional<StallCause> cause_of(const RankStatus& status, const RankStatus& asker) {
-  if (status.lost_to >= 0) {
+  if (status.lost_to >= 0 || !status.held_up.empty()) {
     return StallCause::kLink;
   }
   switch (status.activity) {
@@ -107,6 +107,9 @@ std::string describe_cause(StallCause cause, const RankStatus& status) {
   if (status.lost_to >= 0) {
     return fmt::format("has sent a message to rank {} that does not arrive", status.lost_to);
   }
+  if (!status.held_up.empty()) {
+    return fmt::format("is held up by its network: {}", status.held_up);
+  }
   return fmt::format("has waited for {} s for rank {}{}{}", status.seconds, status.peer,
                      status.where.empty() ? "" : " by ", status.where);
 }
@@ -141,6 +144,9 @@ nlohmann::json json_of(const RankStatus& status) {
   }
   if (status.peer >= 0) {
     made["waits_for"] = status.peer;
+  }
+  if (!status.held_up.empty()) {
+    made["held_up"] = status.held_up;
   }
   if (!status.where.empty()) {
     made["where"] = status.where;
@@ -230,7 +236,9 @@ StallVerdict judge(const StallAsker& asker, const StatusSummary& summary) {
           .value_or(Suspects{
               .cause = StallCause::kLink, .count = 1, .examples = {find_link(asker, summary)}});
   std::sort(suspects.examples.begin(), suspects.examples.end(),
-            [](const RankStatus& a, const RankStatus& b) { return a.rank < b.rank; });
+            [](const RankStatus& a, const RankStatus& b) {
+              return std::pair(a.lost_to < 0, a.rank) < std::pair(b.lost_to < 0, b.rank);
+            });
   if (suspects.examples.size() > kExamplesMax) {
     suspects.examples.resize(kExamplesMax);
   }

@@ -51,6 +51,13 @@ class StepObserver {
   virtual void on_step(StepChange change, uint64_t bytes) = 0;
 };
 
+/// What keeps a connection from going on in its network's plugin.
+struct HeldUp {
+  std::string what;         // entry, plugin, device, peer and numbers, for people
+  bool is_refusal = false;  // the plugin takes no message or buffer; else it does not finish one
+  uint64_t messages = 0;    // that wait to be taken
+};
+
 /// A connection's memory as kernels of a CUDA rank see it.
 struct DeviceView {
   std::byte* fifo = nullptr;
@@ -95,6 +102,9 @@ class ConnectionEnd {
   /// before its message comes posts these and no more: a receive that is never filled would be left
   /// over when the connection is closed.
   virtual void expect(uint64_t /*messages*/) noexcept {}
+
+  /// nullopt: nothing is known to, or no plugin serves this end.
+  [[nodiscard]] virtual std::optional<HeldUp> held_up() const { return std::nullopt; }
 
   /// Borrowed; null: nobody listens (the normal case, one branch per message).
   virtual void observe(StepObserver* /*observer*/) {}

@@ -93,6 +93,18 @@ Error NetPump::failed(Error error) const {
               error.message());
 }
 
+std::string NetPump::describe_entry(std::string_view entry) const {
+  return fmt::format("{} of {} {} {}", entry, options_.path.context->describe(options_.path.device),
+                     key_.sends ? "to" : "from", options_.peer_name);
+}
+
+/// A native plugin that says OK gives a request.
+Error NetPump::lacks_request(std::string_view entry) const {
+  return failed(fail(Code::kInternalError,
+                     "{} returned PLEXUS_OK but no request; this is a bug in the plugin",
+                     describe_entry(entry)));
+}
+
 // ---- sending ----
 
 NetSender::NetSender(const ConnectionKey& key, NetEndOptions options)
@@ -179,11 +191,16 @@ bool NetSender::send_filled() {
       observer_->on_step(StepChange::kFilled, header.size_bytes);
     }
     const auto status = send_step(header);
-    if (status == NetStatus::kAgain) {
+    is_refused_ = status == NetStatus::kAgain;
+    if (is_refused_) {
       return moved;
     }
     if (status != NetStatus::kOk) {
       broken_ = failed(net_->explain("isend", status));
+      return moved;
+    }
+    if (requests_[sent_ % kSlots] == nullptr) {
+      broken_ = lacks_request("isend");
       return moved;
     }
     if (observer_ != nullptr) {
@@ -283,6 +300,34 @@ NetStatus NetSender::send_from_user(const SlotHeader& header) {
                      &requests_[index]);
 }
 
+std::optional<HeldUp> NetSender::held_up() const {
+  if (!net_.has_value()) {
+    return std::nullopt;
+  }
+  if (registrations_.host == std::nullopt) {
+    return HeldUp{.what = describe_entry("connect") + " does not finish"};
+  }
+  uint64_t waiting = 0;
+  while (waiting < kSlots && fifo_.is_filled(sent_ + waiting)) {
+    ++waiting;
+  }
+  if (is_refused_ && waiting > 0) {
+    return HeldUp{
+        .what = fmt::format("{} has no room (PLEXUS_AGAIN) for message {} of {} bytes, "
+                            "with {} requests under way",
+                            describe_entry("isend"), sent_,
+                            sizeof(NetHeader) + fifo_.header(sent_).size_bytes, sent_ - done_),
+        .is_refusal = true,
+        .messages = waiting};
+  }
+  if (done_ < sent_) {
+    return HeldUp{.what = fmt::format("{} does not finish message {}, the oldest of {} under way",
+                                      describe_entry("test"), done_, sent_ - done_),
+                  .messages = waiting};
+  }
+  return std::nullopt;
+}
+
 bool NetSender::test_sent() {
   bool moved = false;
   for (; done_ < sent_ && !broken_.has_value(); moved = true) {
@@ -372,17 +417,42 @@ Result<bool> NetReceiver::post_free() {
   bool moved = false;
   while (!cannot_post_.has_value() && may_post()) {
     const auto status = takes_pieces_ ? post_landing() : post_step();
-    if (status == NetStatus::kAgain) {
+    is_refused_ = status == NetStatus::kAgain;
+    if (is_refused_) {
       return moved;
     }
     if (status != NetStatus::kOk) {
       cannot_post_ = failed(net_->explain("irecv", status));
       return moved;
     }
+    if (requests_[posted_ % kSlots] == nullptr) {
+      cannot_post_ = lacks_request("irecv");
+      return moved;
+    }
     ++posted_;
     moved = true;
   }
   return moved;
+}
+
+std::optional<HeldUp> NetReceiver::held_up() const {
+  if (registrations_.host == std::nullopt) {
+    const bool is_accepting = listen_.has_value() && !awaits_answer_;
+    return is_accepting
+               ? std::optional(HeldUp{.what = describe_entry("accept") + " does not finish"})
+               : std::nullopt;
+  }
+  if (is_refused_ && posted_ == received_) {
+    return HeldUp{.what = fmt::format("{} has no room (PLEXUS_AGAIN) for the buffer of message {}, "
+                                      "with no request under way",
+                                      describe_entry("irecv"), posted_),
+                  .is_refusal = true};
+  }
+  if (arrived_ < received_) {
+    return HeldUp{.what = fmt::format("{} does not finish the flush of message {}",
+                                      describe_entry("test"), arrived_)};
+  }
+  return std::nullopt;
 }
 
 bool NetReceiver::may_post() const {
@@ -460,15 +530,24 @@ Result<bool> NetReceiver::test_posted() {
     if (options_.has_checksums) {
       PLEXUS_TRY(check_sums());
     }
-    PLEXUS_TRY(message_header,
-               read_header(fifo_.slot(received_), size_bytes, message_bytes_max(), source()));
-    PLEXUS_TRY(check_identity(message_header, identity_, received_, options_.peer_name));
-    if (!flush_received(message_header.size_bytes)) {
+    auto message_header = check_received(size_bytes);
+    if (message_header.has_error()) {
+      return std::move(message_header).error().with_context(describe_entry("test"));
+    }
+    if (!flush_received(message_header.value().size_bytes)) {
       return moved;
     }
     ++received_;
   }
   return moved;
+}
+
+/// The header of the message that was received.
+Result<NetHeader> NetReceiver::check_received(uint64_t size_bytes) const {
+  PLEXUS_TRY(message_header, read_header(fifo_.slot(received_), size_bytes, message_bytes_max(),
+                                         source(received_)));
+  PLEXUS_TRY(check_identity(message_header, identity_, received_, options_.peer_name));
+  return message_header;
 }
 
 Result<void> NetReceiver::check_sums() const {
@@ -504,7 +583,7 @@ NetStatus NetReceiver::test_step(uint64_t& size_bytes) {
   }
   const auto status = net_->test(requests_[index], &size_bytes);
   if (status == NetStatus::kOk && options_.path.apart) {
-    size_bytes = join_sizes(header_bytes_[index], size_bytes, source());
+    size_bytes = join_sizes(header_bytes_[index], size_bytes, source(received_));
   }
   return status;
 }

@@ -80,6 +80,9 @@ class NetPump : public Pump {
   /// Header and payload.
   [[nodiscard]] size_t message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
   [[nodiscard]] Error failed(Error error) const;
+  /// "isend of plugin socket on device 0 (eth0) to rank 1 (node2:1234)".
+  [[nodiscard]] std::string describe_entry(std::string_view entry) const;
+  [[nodiscard]] Error lacks_request(std::string_view entry) const;
 
   ConnectionKey key_;
   NetEndOptions options_;
@@ -105,6 +108,7 @@ class NetSender final : public NetPump {
   Result<bool> progress();
   [[nodiscard]] bool drained() const noexcept { return done_ == sent_ && !fifo_.is_filled(sent_); }
   [[nodiscard]] const Error* broken() const noexcept { return broken_ ? &*broken_ : nullptr; }
+  [[nodiscard]] std::optional<HeldUp> held_up() const;
   void observe(StepObserver* observer) { observer_ = observer; }
   [[nodiscard]] Reach reach() const noexcept {
     return takes_pieces_ || gathers_ ? Reach::kProcess : Reach::kNothing;
@@ -130,6 +134,7 @@ class NetSender final : public NetPump {
   bool is_asked_to_answer_ = false;
   std::optional<Error> broken_;  // nothing can be sent any more
   bool header_sent_ = false;     // of the next step the header is, the payload is not
+  bool is_refused_ = false;      // the plugin had no room for the next step
   uint64_t sent_ = 0;            // steps handed to the plugin
   uint64_t done_ = 0;            // steps the plugin is done with
   uint64_t summed_ = 0;          // steps whose payload was summed: the last one in `sum_`
@@ -149,6 +154,7 @@ class NetReceiver final : public NetPump {
   void expect(uint64_t messages) noexcept { expected_ += messages; }
   void observe(StepObserver* observer) { report_.observe(observer, fifo_, arrived_); }
   [[nodiscard]] const Error* broken() const noexcept { return broken_ ? &*broken_ : nullptr; }
+  [[nodiscard]] std::optional<HeldUp> held_up() const;
 
  private:
   Result<void> start_listening();
@@ -158,8 +164,10 @@ class NetReceiver final : public NetPump {
   [[nodiscard]] NetStatus post_landing();
   Result<bool> test_posted();
   [[nodiscard]] NetStatus test_step(uint64_t& size_bytes);
-  [[nodiscard]] MessageSource source() const {
+  [[nodiscard]] Result<NetHeader> check_received(uint64_t size_bytes) const;
+  [[nodiscard]] MessageSource source(uint64_t step) const {
     return {.peer_name = options_.peer_name,
+            .step = step,
             .may_lack_sizes = !options_.path.context->plugin().is_native()};
   }
   /// An Error: the network changed the message of the step that was received.
@@ -178,6 +186,7 @@ class NetReceiver final : public NetPump {
   std::array<std::byte*, kSlots> landings_{};    // payloads in user memory; null: in slots
   std::array<size_t, kSlots> landing_bytes_{};   // room there; what is more goes to the slot
   bool header_posted_ = false;  // of the next step the header is, the payload is not
+  bool is_refused_ = false;     // the plugin had no room for the next step's buffer
   uint64_t expected_ = 0;       // steps that the calls so far take
   uint64_t posted_ = 0;         // steps whose slot waits for a message
   uint64_t received_ = 0;       // steps that the plugin is done with

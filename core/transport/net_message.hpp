@@ -95,6 +95,7 @@ inline NetHeader header_of(const Fifo& fifo, uint64_t step) noexcept {
 /// Where a message comes from.
 struct MessageSource {
   std::string_view peer_name;
+  uint64_t step = 0;  // its number in its connection
   /// Libraries of NCCL's ABI need not say how many bytes came, and some always say 0.
   bool may_lack_sizes = false;
 };
@@ -134,10 +135,13 @@ inline Result<NetHeader> read_header(const std::byte* message,
       is_untold ? sizeof(message_header) + message_header.size_bytes : size_bytes;
   if (found_bytes < sizeof(message_header) || found_bytes > room_bytes ||
       message_header.size_bytes != found_bytes - sizeof(message_header)) {
-    return fail(Code::kRemoteError,
-                "{} sent a message of {} bytes whose header claims {} bytes of payload: use the "
-                "same version of Plexus on all ranks",
-                source.peer_name, size_bytes, message_header.size_bytes);
+    return fail(
+        Code::kRemoteError,
+        "message {} of {} has {} bytes as the plugin says, {} of payload as its header says, "
+        "and at most {} by the size of its buffer: the plugin gives wrong sizes or changes "
+        "data; use another network (NCCL_NET_PLUGIN) or another version of the plugin, and "
+        "see `plexus plugin check LIB --only message`",
+        source.step, source.peer_name, size_bytes, message_header.size_bytes, room_bytes);
   }
   return message_header;
 }

@@ -28,6 +28,7 @@ class Pump {
   [[nodiscard]] bool drained() const noexcept { return true; }
   [[nodiscard]] bool settled() const noexcept { return true; }
   [[nodiscard]] bool seeks() const noexcept { return false; }
+  [[nodiscard]] std::optional<HeldUp> held_up() const { return std::nullopt; }
   void expect(uint64_t /*messages*/) noexcept {}
   void observe(StepObserver* /*observer*/) {}
   /// What of user memory a pump that sends can read without a copy through slots.
@@ -49,6 +50,7 @@ class PumpedEnd final : public End {
   [[nodiscard]] bool drained() noexcept override { return pump_.drained(); }
   [[nodiscard]] bool settled() const noexcept override { return pump_.settled(); }
   [[nodiscard]] bool seeks() const noexcept override { return pump_.seeks(); }
+  [[nodiscard]] std::optional<HeldUp> held_up() const override { return pump_.held_up(); }
   void expect(uint64_t messages) noexcept override { pump_.expect(messages); }
   void observe(StepObserver* observer) override { pump_.observe(observer); }
 

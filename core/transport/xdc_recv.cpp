@@ -364,9 +364,14 @@ Result<bool> XdcReceiver::deliver() {
     if (options_.has_checksums) {
       PLEXUS_TRY(check_sums(bytes));
     }
-    PLEXUS_TRY(message_header,
-               read_header(bytes, sizes_[delivered_ % ring_messages_], message_bytes_max(),
-                           {.peer_name = options_.peer_name, .may_lack_sizes = lacks_sizes()}));
+    auto checked = read_header(
+        bytes, sizes_[delivered_ % ring_messages_], message_bytes_max(),
+        {.peer_name = options_.peer_name, .step = delivered_, .may_lack_sizes = lacks_sizes()});
+    if (checked.has_error()) {
+      return std::move(checked).error().with_context("test of " +
+                                                     path().context->describe(path().device));
+    }
+    const NetHeader& message_header = checked.value();
     std::memcpy(fifo_.payload(delivered_), bytes + sizeof(message_header),
                 message_header.size_bytes);
     announce(fifo_.fifo(), delivered_, message_header);

@@ -381,9 +381,11 @@ Result<bool> XdcSender::take_acks(Clock::time_point now) {
     const bool is_whole = size_bytes == sizeof(count) || (size_bytes == 0 && lacks_sizes());
     if (!is_whole || count < acked_ || count > next_) {
       return fail(Code::kRemoteError,
-                  "{} acknowledged {} messages, but {} were sent: use the same version of Plexus "
-                  "on all ranks",
-                  options_.peer_name, count, next_);
+                  "test of {}: {} acknowledges {} messages in {} bytes, but {} to {} were expected "
+                  "in {}: the plugin gives wrong sizes or changes data; use another network "
+                  "(NCCL_NET_PLUGIN) or another version of the plugin",
+                  path().context->describe(path().device), options_.peer_name, count, size_bytes,
+                  acked_, next_, sizeof(count));
     }
     acked_ = count;
     progress_at_ = now;

@@ -46,6 +46,11 @@ void fuzz(std::string_view bytes) {
     require(offers.value().size() <= kNetsMax);
     require(encode_offers(offers.value()) == common);
     (void)describe_offers(offers.value());
+    for (const NetOffer& offer : offers.value()) {
+      require(std::all_of(offer.devices.begin(), offer.devices.end(), [](const auto& device) {
+        return device.message_bytes_max <= PLEXUS_NET_MESSAGE_BYTES_MAX;
+      }));
+    }
     for (const NetRoute& route : list_routes(offers.value(), offers.value(), paths, part)) {
       require(route.source_net < offers.value().size());
       require(route.source_device < offers.value()[route.source_net].devices.size());

@@ -63,6 +63,31 @@ class Verdict(job.Test):
                       found["verdict"])
         self.assertIn("net/Chaos", found["verdict"])
 
+    def hold_up(self, entry):
+        """The verdict of three ranks, in rank 1 of which this entry of the plugin answers PLEXUS_AGAIN for ever."""
+        self.file.unlink(missing_ok=True)
+        flags = ["sendrecv", "-b", "64K", "-e", "64K", "-n", "2000", "--tsv", "-", *job.limit(120)]
+        settings = {"NCCL_NET_PLUGIN": "told", "PLEXUS_PLUGIN_PATH": os.environ["PLEXUS_TEST_EXAMPLE_DIR"],
+                    "rendezvous": f"127.0.0.1:{job.free_port()}", **OVER_TCP, **self.settings}
+        ranks = self.start_ranks(3, *flags, skip=(1,), **settings)
+        ranks |= self.start_ranks(3, *flags, skip=(0, 2), **settings, PLEXUS_TOLD_NET_FAULT=entry)
+        found = self.wait_for("link")
+        for command in ranks.values():
+            command.stop()
+        self.assertIn(1, found["ranks"], found["verdict"])
+        return found["verdict"]
+
+    def test_an_entry_that_says_again_for_ever_is_named_with_plugin_device_and_numbers(self):
+        device = r"of plugin told on device 0 \(\S+\)"
+        held = r"rank 1 \(\S+\) is held up by its network:"
+        self.assertRegex(self.hold_up("isend"), rf"{held} isend {device} to rank \d \(\S+\) has no room \(PLEXUS_AGAIN\) for "
+                                                r"message \d+ of 65600 bytes, with \d requests under way")
+        self.assertRegex(self.hold_up("irecv"), rf"{held} irecv {device} from rank \d \(\S+\) has no room \(PLEXUS_AGAIN\) for "
+                                                r"the buffer of message \d+, with no request under way")
+        for entry in ("connect", "accept"):  # the other end does not finish either
+            self.assertRegex(self.hold_up(entry), rf"is held up by its network: (connect|accept) {device} (to|from) rank \d "
+                                                  r"\(\S+\) does not finish")
+
     def start_chaos(self, flags, odd, odd_settings, log=None):
         """Three ranks over net-chaos, one of them with other settings."""
         settings = {"NCCL_NET_PLUGIN": "chaos", "rendezvous": f"127.0.0.1:{job.free_port()}", **OVER_TCP, **self.settings}

@@ -24,7 +24,7 @@ class FakeRank final : public RankState {
     stop = true;
   }
   void fail_for_memory() noexcept override { stop = true; }
-  void on_stalled(std::vector<Wait> /*waits*/, std::vector<Sent> /*sent*/) override {}
+  void on_stalled(Standstill /*standstill*/) override {}
   void on_moved() override {}
 };
 

@@ -21,7 +21,7 @@ class Alone final : public RankState {
   }
   void fail(const Error& /*error*/) override { ++failures; }
   void fail_for_memory() noexcept override { ++failures; }
-  void on_stalled(std::vector<Wait> /*waits*/, std::vector<Sent> /*sent*/) override {}
+  void on_stalled(Standstill /*standstill*/) override {}
   void on_moved() override {}
   int failures = 0;
 };

@@ -33,7 +33,7 @@ class State final : public RankState {
   }
   void fail(const Error& /*error*/) override { stop = true; }
   void fail_for_memory() noexcept override { stop = true; }
-  void on_stalled(std::vector<Wait> /*waits*/, std::vector<Sent> /*sent*/) override {}
+  void on_stalled(Standstill /*standstill*/) override {}
   void on_moved() override {}
 };
 

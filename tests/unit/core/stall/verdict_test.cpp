@@ -109,6 +109,22 @@ TEST(Verdict, NamesTheSenderOfAMessageThatDoesNotArrive) {
                         "net/Socket 0 > 0"));
 }
 
+TEST(Verdict, NamesTheRankWhosePluginHoldsItUp) {
+  RankStatus held = waiting(2, 1);
+  held.held_up = "isend of plugin acme on device 0 (eth0) to rank 1 has no room for message 3";
+  const auto verdict = judge_for(waiting(0, 2), {waiting(0, 2), waiting(1, 0), held});
+  EXPECT_EQ(verdict.cause, StallCause::kLink);
+  EXPECT_THAT(verdict.ranks, ElementsAre(2));
+  EXPECT_THAT(verdict.sentence, HasSubstr("rank 2 (host:102) is held up by its network: isend of "
+                                          "plugin acme on device 0 (eth0) to rank 1 has no room"));
+  EXPECT_THAT(verdict.json, HasSubstr("\"held_up\":\"isend of plugin acme"));
+  RankStatus sender = waiting(1, 0);
+  sender.lost_to = 2;
+  EXPECT_THAT(judge_for(waiting(0, 2), {waiting(0, 2), sender, held}).sentence,
+              HasSubstr("rank 1 (host:101) has sent a message to rank 2 that does not arrive"))
+      << "a lost message explains why others have no room";
+}
+
 TEST(Verdict, CountsManyAndNamesTheFirst) {
   std::vector<RankStatus> statuses = {waiting(0, 1)};
   for (int rank = 1; rank < 100; ++rank) {
