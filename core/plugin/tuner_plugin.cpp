@@ -21,7 +21,6 @@
 namespace plexus {
 namespace {
 
-constexpr const char* kOwnTuner = "tuner-default";
 constexpr uint32_t kTunerTableBytesMin = offsetof(plexus_tuner_ops_t, links_changed);
 constexpr uint32_t kTunerTableBytesMax = 64 * 1024;
 
@@ -81,6 +80,13 @@ Result<std::optional<Library>> find_in_net_plugins(const TunerOptions& options) 
   return std::optional<Library>();
 }
 
+/// nullopt: it is not installed, or cannot be used.
+std::optional<Library> find_own(const TunerOptions& options) {
+  auto own = options.own.empty() ? Result<std::optional<Library>>(std::optional<Library>())
+                                 : find_library(options, tuner_file_names(options.own));
+  return own.has_error() ? std::nullopt : std::move(own).value();
+}
+
 /// The library that the options mean; nullopt: none, and the user named none.
 Result<std::optional<Library>> find_tuner(const TunerOptions& options) {
   if (!options.plugin.empty()) {
@@ -94,9 +100,7 @@ Result<std::optional<Library>> find_tuner(const TunerOptions& options) {
     return std::move(in_net);
   }
   if (options.plugin.empty()) {
-    auto own = find_library(options, tuner_file_names(kOwnTuner));
-    return own.has_error() ? Result<std::optional<Library>>(std::optional<Library>())
-                           : std::move(own);
+    return find_own(options);
   }
   return fail(Code::kInvalidUsage,
               "tuner plugin {} was not found: looked for {} "
@@ -256,16 +260,29 @@ Result<std::unique_ptr<TunerSource>> start_native(const Library& library,
   return std::unique_ptr<TunerSource>(std::move(tuner));
 }
 
+/// Plexus's own tuner, whose times are the model for tuners of NCCL's ABI; nullptr: not installed,
+/// or, with a WARN, not started.
+std::unique_ptr<TunerSource> start_model(const TunerOptions& options,
+                                         const plexus_tuner_comm_t& comm) {
+  const auto library = find_own(options);
+  if (!library.has_value()) {
+    return nullptr;
+  }
+  auto model = start_native(*library, comm);
+  return model.has_error() ? nullptr : std::move(model).value();
+}
+
 /// nullptr, with a WARN: it did not start. A library with both a native network and a tuner of
 /// NCCL's ABI counts as the tuner here.
-Result<std::unique_ptr<TunerSource>> start_source(const Library& library,
+Result<std::unique_ptr<TunerSource>> start_source(const TunerOptions& options,
+                                                  const Library& library,
                                                   const plexus_tuner_comm_t& comm) {
   PLEXUS_TRY(choice, nccl_tuner::choose_tuner(library));
   if (!choice.has_value()) {
     return start_native(library, comm);
   }
   const std::string name = choice->entry;
-  auto source = nccl_tuner::start(std::move(*choice), comm);
+  auto source = nccl_tuner::start(std::move(*choice), comm, start_model(options, comm));
   if (source.has_error()) {
     return warn_not_started(fmt::format("{} of {}", name, library.path().string()), source.error());
   }
@@ -298,7 +315,7 @@ Result<std::unique_ptr<Tuner>> Tuner::load(const TunerOptions& options,
   if (!library.has_value()) {
     return std::unique_ptr<Tuner>();
   }
-  PLEXUS_TRY(source, start_source(*library, comm));
+  PLEXUS_TRY(source, start_source(options, *library, comm));
   if (source == nullptr) {
     return std::unique_ptr<Tuner>();
   }

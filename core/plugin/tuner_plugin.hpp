@@ -27,6 +27,9 @@ struct TunerOptions {
   /// NCCL_NET_PLUGIN: its libraries may also contain a tuner of NCCL's ABI, which is used when
   /// `plugin` is empty or no library has that name.
   std::string net_plugins;
+  /// Plexus's own tuner: that of who names none, and whose times tuners of NCCL's ABI begin with.
+  /// Empty: there is none.
+  std::string own = "tuner-default";
   /// The folder of Plexus's own plugins.
   std::filesystem::path own_folder = find_own_folder();
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -52,7 +53,10 @@ std::optional<Entry> entry_of(const plexus_tuner_candidate_t& candidate) {
   return Entry{*algorithm, *protocol};
 }
 
-/// A machine-independent cost for the table: 1 us per round plus 1 ns per byte.
+constexpr double kNsOfUs = 1e3;
+int64_t to_ns(double us) { return std::llround(us * kNsOfUs); }
+
+/// A machine-independent cost where there is no model: 1 us per round plus 1 ns per byte.
 double plain_cost_us(const plexus_tuner_call_t& call, const plexus_tuner_candidate_t& candidate) {
   constexpr double kUsPerByte = 1e-3;
   const double chunks = std::max(candidate.chunks_per_loop, 1U);
@@ -60,25 +64,27 @@ double plain_cost_us(const plexus_tuner_call_t& call, const plexus_tuner_candida
          static_cast<double>(call.size_bytes) / chunks * candidate.chunks_moved * kUsPerByte;
 }
 
-/// Costs by candidate. The built-in choice is made the cheapest, so that a tuner that changes
+/// Times without a model. The built-in choice is made the cheapest, so that a tuner that changes
 /// nothing, or only excludes candidates, leaves the built-in order.
-std::vector<float> make_costs(const plexus_tuner_call_t& call,
-                              std::span<const plexus_tuner_candidate_t> candidates,
-                              size_t built_in) {
-  constexpr float kCheaper = 0.99F;
-  std::vector<float> costs(candidates.size());
-  std::transform(candidates.begin(), candidates.end(), costs.begin(), [&](const auto& candidate) {
-    return static_cast<float>(plain_cost_us(call, candidate));
-  });
-  if (built_in < costs.size()) {
-    costs[built_in] = *std::min_element(costs.begin(), costs.end()) * kCheaper;
+void set_plain_times(const plexus_tuner_call_t& call,
+                     std::span<plexus_tuner_candidate_t> candidates,
+                     size_t built_in) {
+  constexpr double kCheaper = 0.99;
+  double least_us = std::numeric_limits<double>::max();
+  for (plexus_tuner_candidate_t& candidate : candidates) {
+    const double cost_us = plain_cost_us(call, candidate);
+    candidate.time_ns = to_ns(cost_us);
+    least_us = std::min(least_us, cost_us);
   }
-  return costs;
+  if (built_in < candidates.size()) {
+    candidates[built_in].time_ns = to_ns(least_us * kCheaper);
+  }
 }
 
 class NcclTuner final : public TunerSource {
  public:
-  explicit NcclTuner(Choice choice) : choice_(std::move(choice)) {}
+  NcclTuner(Choice choice, std::unique_ptr<TunerSource> model)
+      : choice_(std::move(choice)), model_(std::move(model)) {}
   ~NcclTuner() override {
     if (is_started_) {
       const nccl_net::LogScope scope(log_target());
@@ -100,6 +106,9 @@ class NcclTuner final : public TunerSource {
   Result<bool> get_times(const plexus_tuner_call_t& call,
                          std::span<plexus_tuner_candidate_t> candidates,
                          size_t built_in) override;
+  Result<bool> change_links(const plexus_tuner_comm_t& comm) override {
+    return model_ == nullptr ? Result<bool>(false) : model_->change_links(comm);
+  }
 
   [[nodiscard]] std::string name() const override {
     return fmt::format("{} ({})", choice_.tuner->name(), choice_.entry);
@@ -135,7 +144,13 @@ class NcclTuner final : public TunerSource {
                          const Entry& entry,
                          plexus_tuner_candidate_t& candidate);
 
+  /// True: by the model.
+  Result<bool> set_times(const plexus_tuner_call_t& call,
+                         std::span<plexus_tuner_candidate_t> candidates,
+                         size_t built_in);
+
   Choice choice_;
+  std::unique_ptr<TunerSource> model_;
   void* context_ = nullptr;  // the plugin's; may be null
   bool is_started_ = false;
   std::string reason_;  // why the last call failed
@@ -165,23 +180,37 @@ std::optional<size_t> settle_ties(std::span<plexus_tuner_candidate_t> candidates
   return first;
 }
 
+Result<bool> NcclTuner::set_times(const plexus_tuner_call_t& call,
+                                  std::span<plexus_tuner_candidate_t> candidates,
+                                  size_t built_in) {
+  if (model_ != nullptr) {
+    PLEXUS_TRY(known, model_->get_times(call, candidates, built_in));
+    if (known) {
+      return true;
+    }
+  }
+  set_plain_times(call, candidates, built_in);
+  return false;
+}
+
 Result<bool> NcclTuner::get_times(const plexus_tuner_call_t& call,
                                   std::span<plexus_tuner_candidate_t> candidates,
                                   size_t built_in) {
+  PLEXUS_TRY(by_model, set_times(call, candidates, built_in));
   const auto collective = id_of(kCollectives, call.collective);
   std::vector<std::optional<Entry>> entries(candidates.size());
   std::transform(candidates.begin(), candidates.end(), entries.begin(), entry_of);
   const bool any_offered = std::any_of(entries.begin(), entries.end(),
                                        [](const auto& entry) { return entry.has_value(); });
   if (!collective.has_value() || !any_offered) {
-    return false;
+    return by_model;
   }
-  const std::vector<float> costs = make_costs(call, candidates, built_in);
   CostTable asked;
   asked.fill(NCCL_TUNER_NOT_POSSIBLE);
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (entries[i].has_value()) {
-      asked[place_of(entries[i]->algorithm, entries[i]->protocol)] = costs[i];
+    if (entries[i].has_value() && candidates[i].time_ns >= 0) {
+      asked[place_of(entries[i]->algorithm, entries[i]->protocol)] =
+          static_cast<float>(static_cast<double>(candidates[i].time_ns) / kNsOfUs);
     }
   }
   const Question question = {*collective, call.size_bytes, static_cast<int>(call.calls_in_group),
@@ -191,21 +220,20 @@ Result<bool> NcclTuner::get_times(const plexus_tuner_call_t& call,
   PLEXUS_TRY(
       run("getCollInfo", [&] { return choice_.tuner->ask(context_, question, answer, channels); }));
   // Only offered candidates count: what the tuner wrote cannot override NCCL_ALGO and NCCL_PROTO.
-  bool has_opinion = channels > 0;
+  bool has_opinion = by_model || channels > 0;
   constexpr double kTimeMaxUs = 1e12;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    float cost = costs[i];
-    if (entries[i].has_value()) {
-      const size_t place = place_of(entries[i]->algorithm, entries[i]->protocol);
-      cost = answer[place];
-      has_opinion = has_opinion || !(cost == asked[place]);
+    const size_t place =
+        entries[i].has_value() ? place_of(entries[i]->algorithm, entries[i]->protocol) : 0;
+    if (const float cost = answer[place]; entries[i].has_value() && !(cost == asked[place])) {
+      if (!std::isfinite(cost) || cost > kTimeMaxUs) {
+        return fail(Code::kInvalidUsage,
+                    "its getCollInfo returned an invalid cost of {} us for {} with {}", cost,
+                    candidates[i].algorithm, candidates[i].protocol);
+      }
+      candidates[i].time_ns = cost < 0 ? -1 : to_ns(double{cost});
+      has_opinion = true;
     }
-    if (!std::isfinite(cost) || cost > kTimeMaxUs) {
-      return fail(Code::kInvalidUsage,
-                  "its getCollInfo returned an invalid cost of {} us for {} with {}", cost,
-                  candidates[i].algorithm, candidates[i].protocol);
-    }
-    candidates[i].time_ns = cost < 0 ? -1 : std::llround(double{cost} * 1e3);
     if (channels > 0) {
       candidates[i].channels = static_cast<uint32_t>(channels);
     }
@@ -242,8 +270,10 @@ Result<void> NcclTuner::ask_chunk(const Question& question,
 
 }  // namespace
 
-Result<std::unique_ptr<TunerSource>> start(Choice choice, const plexus_tuner_comm_t& comm) {
-  auto tuner = std::make_unique<NcclTuner>(std::move(choice));
+Result<std::unique_ptr<TunerSource>> start(Choice choice,
+                                           const plexus_tuner_comm_t& comm,
+                                           std::unique_ptr<TunerSource> model) {
+  auto tuner = std::make_unique<NcclTuner>(std::move(choice), std::move(model));
   PLEXUS_TRY(tuner->init(comm));
   return std::unique_ptr<TunerSource>(std::move(tuner));
 }

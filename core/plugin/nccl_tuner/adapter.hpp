@@ -11,8 +11,10 @@
 
 namespace plexus::nccl_tuner {
 
-/// Initialises the tuner for `comm`. An Error says why it did not start.
+/// Initialises the tuner for `comm`. Its cost tables begin with the times of `model`; nullptr:
+/// there is none. An Error says why it did not start.
 [[nodiscard]] Result<std::unique_ptr<TunerSource>> start(Choice choice,
-                                                         const plexus_tuner_comm_t& comm);
+                                                         const plexus_tuner_comm_t& comm,
+                                                         std::unique_ptr<TunerSource> model);
 
 }  // namespace plexus::nccl_tuner

@@ -79,7 +79,17 @@ class NcclTuner : public testing::TestWithParam<int> {
     return *static_cast<const Told*>(object.value().address);
   }
   static std::unique_ptr<Tuner> open() {
-    return Tuner::open({.plugin = path(), .folders = {}, .net_plugins = {}}, make_comm()).value();
+    return Tuner::open({.plugin = path(), .folders = {}, .net_plugins = {}, .own = {}}, make_comm())
+        .value();
+  }
+  /// `plugin` where tuner-default is installed.
+  static std::unique_ptr<Tuner> open_beside_own(const std::string& plugin) {
+    return Tuner::open({.plugin = plugin,
+                        .folders = {},
+                        .net_plugins = {},
+                        .own_folder = std::getenv("PLEXUS_TEST_LIB_DIR")},
+                       make_comm())
+        .value();
   }
 
   bool ask(Tuner& tuner, const char* collective = "all_reduce", size_t built_in = kAllPairs) {
@@ -180,6 +190,28 @@ TEST_P(NcclTuner, ItsChoiceWins) {
 TEST_P(NcclTuner, OneThatChangesNothingHasNoOpinion) {
   const auto tuner = open();
   EXPECT_FALSE(ask(*tuner));
+}
+
+TEST_P(NcclTuner, WhereItsOwnIsInstalledTheTableHasThoseTimes) {
+  const auto own = open_beside_own("default");
+  const auto tuner = open_beside_own(path());
+  const auto times_of = [&](Tuner& asked, const char* collective) {
+    EXPECT_TRUE(ask(asked, collective, kAllPairs));
+    return std::array{candidates_[0].time_ns, candidates_[1].time_ns, candidates_[2].time_ns};
+  };
+  const auto times = times_of(*own, "all_reduce");
+  EXPECT_EQ(times_of(*tuner, "all_reduce"), times) << "what it does not change stays";
+  if (version() > 2) {  // v2 has no table
+    EXPECT_FLOAT_EQ(told().costs[kRingSimple], static_cast<float>(times[kRing]) / 1e3F);
+    EXPECT_FLOAT_EQ(told().costs[kTreeSimple], static_cast<float>(times[kTree]) / 1e3F);
+  }
+  const int calls = told().calls;
+  EXPECT_EQ(times_of(*tuner, "alltoall"), times_of(*own, "alltoall")) << "not asked about";
+  EXPECT_EQ(told().calls, calls);
+  answer("tree");
+  const auto with_tree = times_of(*tuner, "all_reduce");
+  EXPECT_EQ(best(), kTree);
+  EXPECT_EQ(with_tree[kAllPairs], times[kAllPairs]);
 }
 
 TEST_P(NcclTuner, WhatWasNotOfferedCannotBeTaken) {
