@@ -24,7 +24,7 @@ EXPECTED = {
                     r"share/plexus/template-tuner/\w+\.(cpp|csv|txt)", r"share/plexus/examples/\w+\.c",
                     r"share/doc/plexus/docs/[\w-]+\.(md|svg)", r"share/doc/plexus/plugin-api/(ABI|README)\.md"),
     "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so", r"lib/plexus/libnccl-profiler-trace\.so"),
-    "tools": (r"bin/plexus(-cluster)?", r"lib/plexus/libplexus-cudart-stub-[\d.]+\.so"),
+    "tools": (r"bin/plexus(-cluster)?", r"lib/plexus/libplexus-cuda(rt)?-stub(-[\d.]+)?\.so"),
 }
 
 

@@ -180,6 +180,23 @@ class Plugin(unittest.TestCase):
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         self.assertIn("2 passed", ended.stdout)
 
+    def test_cudas_driver_can_be_replaced_too(self):
+        driver = os.path.join(EXAMPLES, "libnccl-net-letter-driver.so")
+        without = plexus("check", driver, "--only", "connect.pair")
+        self.assertIn("libcudart.so or libcuda.so.1 is missing", without.stdout + without.stderr)
+        ended = plexus("check", driver, "--with-cudart-stub", "--with-cuda-stub", "--only", "file.load,connect.pair")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertIn("2 passed", ended.stdout)
+
+    def test_a_job_of_cpu_ranks_runs_with_stand_ins_for_cuda(self):
+        stubs = ":".join(os.path.join(LIB, "plexus", f"libplexus-{name}-stub.so") for name in ("cudart", "cuda"))
+        ended = subprocess.run(job.perf("all_reduce", "-b", "64", "-e", "64K", "-f", "32", "-n", "2", "--ranks", "2", "--mode",
+                                        "procs", *job.limit(50)), capture_output=True, text=True, timeout=job.bound(60),
+                               check=False, env=job.clean_environment(
+                                   NCCL_SHM_DISABLE="1", NCCL_P2P_DISABLE="1", NCCL_NET_PLUGIN="letter-driver",
+                                   PLEXUS_PLUGIN_PATH=EXAMPLES, LD_PRELOAD=stubs))
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+
     # ---- listing ----
 
     def test_list_shows_vendors_libraries_and_their_tables(self):

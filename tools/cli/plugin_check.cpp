@@ -43,25 +43,30 @@ struct CheckFlags {
   std::string known;  // a file
   bool is_strict = false;
   bool has_cudart_stub = false;
+  bool has_cuda_stub = false;
   int jobs = 2;
   int patience = 1;
   int bench_mebibytes = 256;
 };
 
-/// The stub for the CUDA version that the plugin is linked with, or for the most common one.
-Result<fs::path> find_cudart_stub(const fs::path& plugin) {
+/// The runtime's stub for the version that the plugin is linked with, or the one without a version.
+std::string name_cudart_stub(const fs::path& plugin) {
   constexpr std::string_view kStem = "libcudart.so.";
-  std::string version = "12";
+  std::string name = "cudart-stub";
   if (const auto file = conformance::read_elf_file(plugin)) {
     for (const std::string& needed : file.value().needed) {
-      version = needed.starts_with(kStem) ? needed.substr(kStem.size()) : version;
+      name = needed.starts_with(kStem) ? "cudart-stub-" + needed.substr(kStem.size()) : name;
     }
   }
-  const fs::path stub =
-      find_library_folder() / "plexus" / ("libplexus-cudart-stub-" + version + ".so");
+  return name;
+}
+
+Result<fs::path> find_stub(const std::string& name) {
+  fs::path stub = find_library_folder() / "plexus" / ("libplexus-" + name + ".so");
   if (!fs::exists(stub)) {
     return fail(Code::kInvalidUsage,
-                "--with-cudart-stub: {} was not found; there are stubs of CUDA 11, 12 and 13",
+                "the stub {} was not found; there are stubs of CUDA 11, 12 and 13 where the "
+                "package plexus-tools, or all of Plexus, is installed",
                 stub.string());
   }
   return stub;
@@ -72,8 +77,12 @@ Result<Subject> make_subject(const CheckFlags& flags) {
   Subject subject{file, flags.abi, static_cast<uint32_t>(flags.patience), flags.kind};
   subject.bench_mebibytes = static_cast<uint32_t>(flags.bench_mebibytes);
   if (flags.has_cudart_stub) {
-    PLEXUS_TRY(stub, find_cudart_stub(file));
-    subject.preload = stub;
+    PLEXUS_TRY(stub, find_stub(name_cudart_stub(file)));
+    subject.preload.push_back(stub);
+  }
+  if (flags.has_cuda_stub) {
+    PLEXUS_TRY(stub, find_stub("cuda-stub"));
+    subject.preload.push_back(stub);
   }
   return subject;
 }
@@ -324,6 +333,8 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
   check->add_flag("--with-cudart-stub", flags->has_cudart_stub,
                   "load a stand-in for CUDA's runtime before the plugin; its functions all report "
                   "that there is no GPU");
+  check->add_flag("--with-cuda-stub", flags->has_cuda_stub,
+                  "the same for CUDA's driver, libcuda.so.1");
   constexpr IntRange kJobs = {1, 64};
   constexpr IntRange kPatience = {1, 100};
   constexpr IntRange kBenchMebibytes = {1, 65536};

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace plexus::conformance {
 namespace {
@@ -47,11 +48,13 @@ void become_quiet(int output) {
 }
 
 /// Loaded before the plugin, so that its symbols are available to it.
-void preload(const std::filesystem::path& file, Seat& seat) {
-  if (!file.empty() && ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    seat.text.set("the kit cannot load the CUDA runtime stub before the plugin");
-    seat.state = SeatState::kFailed;
-    ::_exit(0);
+void preload(const std::vector<std::filesystem::path>& files, Seat& seat) {
+  for (const std::filesystem::path& file : files) {
+    if (::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+      seat.text.set("the kit cannot load a stub of CUDA before the plugin");
+      seat.state = SeatState::kFailed;
+      ::_exit(0);
+    }
   }
 }
 

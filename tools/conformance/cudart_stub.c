@@ -3,8 +3,14 @@
  * Stands in for CUDA's runtime (libcudart) in the processes of the conformance kit, so that a
  * plugin that expects its host to have it loaded can be checked on a machine without CUDA
  * (`--with-cudart-stub`). It has the names of the functions that plugins call, and each says that
- * there is no GPU. Written from the documented names alone; nothing of it is CUDA's.
+ * there is no GPU, but those that tell versions and give functions of the driver: of cuda_stub.c.
+ * Written from the documented names alone; nothing of it is CUDA's.
  */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/conformance/cuda_stub.h"
+
 #define EXPORT __attribute__((visibility("default")))
 enum { kNoDevice = 100 /* cudaErrorNoDevice */ };
 
@@ -27,10 +33,6 @@ SAYS_NO_DEVICE(cudaDeviceEnablePeerAccess)
 SAYS_NO_DEVICE(cudaDeviceGetStreamPriorityRange)
 SAYS_NO_DEVICE(cudaDeviceReset)
 SAYS_NO_DEVICE(cudaDeviceSynchronize)
-SAYS_NO_DEVICE(cudaDriverGetVersion)
-SAYS_NO_DEVICE(cudaRuntimeGetVersion)
-SAYS_NO_DEVICE(cudaGetDriverEntryPoint)
-SAYS_NO_DEVICE(cudaGetDriverEntryPointByVersion)
 /* memory */
 SAYS_NO_DEVICE(cudaMalloc)
 SAYS_NO_DEVICE(cudaMallocAsync)
@@ -84,3 +86,35 @@ const char* cudaGetErrorString(int error) {
 }
 EXPORT const char* cudaGetErrorName(int error);
 const char* cudaGetErrorName(int error) { return error == 0 ? "cudaSuccess" : "cudaErrorNoDevice"; }
+
+/* versions, and functions of the driver */
+EXPORT int cudaRuntimeGetVersion(int* version);
+int cudaRuntimeGetVersion(int* version) { return *version = PLEXUS_STUB_CUDA_VERSION, 0; }
+EXPORT int cudaDriverGetVersion(int* version);
+int cudaDriverGetVersion(int* version) { return *version = PLEXUS_STUB_CUDA_VERSION, 0; }
+EXPORT int cudaGetDriverEntryPoint(const char* name,
+                                   plexus_stub_function_t* function,
+                                   uint64_t flags,
+                                   int* result);
+int cudaGetDriverEntryPoint(const char* name,
+                            plexus_stub_function_t* function,
+                            uint64_t flags,
+                            int* result) {
+  (void)flags, *function = plexus_stub_find_driver_function(name);
+  if (result != NULL) {
+    *result = *function == NULL; /* cudaDriverEntryPointSymbolNotFound */
+  }
+  return 0;
+}
+EXPORT int cudaGetDriverEntryPointByVersion(const char* name,
+                                            plexus_stub_function_t* function,
+                                            unsigned version,
+                                            uint64_t flags,
+                                            int* result);
+int cudaGetDriverEntryPointByVersion(const char* name,
+                                     plexus_stub_function_t* function,
+                                     unsigned version,
+                                     uint64_t flags,
+                                     int* result) {
+  return (void)version, cudaGetDriverEntryPoint(name, function, flags, result);
+}

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "tools/conformance/board.hpp"
 #include "tools/conformance/channel.hpp"
@@ -26,9 +27,8 @@ struct Subject {
   std::string abi;        // "" the best that it has, "native", "v6": of NCCL's ABI of its kind
   uint32_t patience = 1;  // factor for waits: for a slow machine or a sanitizer
   std::string kind;       // "net", "tuner", ... if the library has several kinds; "": the first
-  // a library whose symbols are made available to the plugin; "": none
-  std::filesystem::path preload = {};
-  uint32_t bench_mebibytes = 256;    // sent per size to measure the bandwidth
+  std::vector<std::filesystem::path> preload = {};  // libraries that the plugin finds loaded
+  uint32_t bench_mebibytes = 256;                   // sent per size to measure the bandwidth
   std::filesystem::path trace = {};  // a folder for the traces of a check's processes; "": none
 
   /// The version that `abi` names; 0: none.

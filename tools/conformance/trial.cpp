@@ -56,8 +56,8 @@ std::vector<step> with_pauses(const std::vector<step>& steps) {
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   ::dup2(nowhere, STDOUT_FILENO);
   ::dup2(nowhere, STDERR_FILENO);
-  if (!subject.preload.empty()) {
-    ::dlopen(subject.preload.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  for (const std::filesystem::path& file : subject.preload) {
+    ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
   }
   std::vector<const step*> steps;
   std::vector<std::vector<step>> all = program.processes;

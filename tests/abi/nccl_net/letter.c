@@ -7,11 +7,13 @@
  * - The 33rd request is an error, not "call again". Tags are not looked at.
  * - An address is needed for an empty message, and a place for every size.
  * - init leaves a variable in the environment; descriptors stay open over exec.
- * With LETTER_CUDA it needs a symbol of CUDA's runtime.
+ * With LETTER_CUDA it needs a symbol of CUDA's runtime. With LETTER_DRIVER its init opens CUDA's
+ * runtime and driver and takes functions of the driver from both, as aws-ofi-nccl does.
  * It also has a helper function whose name looks like a table's.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -75,8 +77,37 @@ extern int cudaEventQuery(void* event);
 static int cudaEventQuery(void* event) { return event == NULL ? 100 : 0; }
 #endif
 
+#ifdef LETTER_DRIVER
+static int lacks_driver(void) {
+  void* runtime = dlopen("libcudart.so", RTLD_NOW);
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*find)(const char*, void**, unsigned, uint64_t, int*) = NULL;
+  int (*find_in_driver)(const char*, void**, int, uint64_t, int*) = NULL;
+  int (*tell_version)(int*) = NULL;
+  int (*get_device)(int*) = NULL;
+  int version = 0, result = 1;
+  if (runtime == NULL || driver == NULL) {
+    return 1;
+  }
+  *(void**)&find = dlsym(runtime, "cudaGetDriverEntryPointByVersion");
+  *(void**)&find_in_driver = dlsym(driver, "cuGetProcAddress_v2");
+  return find == NULL || find_in_driver == NULL ||
+         find("cuDriverGetVersion", (void**)&tell_version, 2020, 0, &result) != 0 || result != 0 ||
+         tell_version(&version) != 0 || version < 11000 ||
+         find_in_driver("cuCtxGetDevice", (void**)&get_device, 2000, 0, &result) != 0 ||
+         get_device(&version) != 100;
+}
+#else
+static int lacks_driver(void) { return 0; }
+#endif
+
 static int init(log_function log) {
   say = log;
+  if (lacks_driver()) {
+    say(kWarn, kNetSubsystem, __FILE__, __LINE__,
+        "letter: libcudart.so or libcuda.so.1 is missing");
+    return kSystemError;
+  }
   if (cudaEventQuery(NULL) == 0) {
     return broken(kInternalError, "there is an event that nobody made");
   }
