@@ -11,7 +11,7 @@ import sys
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
-SOURCES = ["communicator", "element_types", "message_lane", "module", "process_group", "staging", "work"]
+SOURCES = ["communicator", "element_types", "message_lane", "module", "process_group", "sparse", "staging", "work"]
 
 
 def ask_pkg_config(flag, prefix):

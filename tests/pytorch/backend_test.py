@@ -175,6 +175,188 @@ def shapes():
     expect(weight.detach(), size)
 
 
+def copies(tensors):
+    return [copies(each) if isinstance(each, list) else each.clone() for each in tensors]
+
+
+def flat(tensors):
+    return [part for each in tensors for part in (flat(each) if isinstance(each, list) else [each])]
+
+
+def shared_memory(count):
+    """Lists whose tensors share memory: as if each call had copies, and results were copied back in the lists' order."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def compare(call, views):
+        """views(parts) -> outputs, inputs: views of a buffer, given as its `size + 1` parts."""
+        found, wanted = ((torch.arange(count * (size + 1.0)) % 1000) * (rank + 1) for _ in range(2))
+        call(*views(list(found.view(-1, count).unbind())))
+        outputs, inputs = views(list(wanted.view(-1, count).unbind()))
+        apart = copies(outputs), copies(inputs)
+        call(*apart)
+        for target, result in zip(flat(outputs), flat(apart[0])):
+            target.copy_(result)
+        expect(found, wanted, f"{call.__name__} of {count}")
+
+    def sum_all(tensors, _):
+        dist.all_reduce_coalesced(tensors)
+
+    def gather_all(outputs, inputs):
+        dist.all_gather(outputs, inputs[0])
+
+    def gather_lists(outputs, inputs):
+        dist.all_gather_coalesced(outputs, inputs)
+
+    def gather_whole(outputs, inputs):
+        dist.all_gather_into_tensor(outputs[0], inputs[0])
+
+    def gather(outputs, inputs):
+        dist.gather(inputs[0], outputs if rank == 1 else None, 1)
+
+    def scatter(outputs, inputs):
+        dist.scatter(outputs[0], inputs if rank == 1 else None, 1)
+
+    def scatter_sums(outputs, inputs):
+        dist.reduce_scatter(outputs[0], inputs)
+
+    def scatter_whole(outputs, inputs):
+        dist.reduce_scatter_tensor(outputs[0], inputs[0])
+
+    def swap(outputs, inputs):
+        dist.all_to_all(outputs, inputs)
+
+    def swap_whole(outputs, inputs):
+        dist.all_to_all_single(outputs[0], inputs[0])
+
+    def whole(parts):
+        return parts[0].as_strided((size * count,), (1,))
+
+    def between(parts):
+        """Over the end of the first part and the begin of the second."""
+        return parts[0].as_strided((count,), (1,), parts[0].storage_offset() + count // 2)
+
+    compare(sum_all, lambda parts: ([parts[0], parts[0]], []))
+    compare(sum_all, lambda parts: ([parts[0], between(parts), parts[2]], []))
+    compare(sum_all, lambda parts: ([between(parts), parts[0].flip(0), parts[1]] if rank == 0 else parts[:3], []))
+    compare(sum_all, lambda parts: ([whole(parts)[::2], whole(parts)], []))
+    for place in [*range(size), between]:  # where the one tensor is, in place or not, beside the list
+        part = place if callable(place) else lambda parts, place=place: parts[place]
+        compare(gather_all, lambda parts: (parts[:size], [part(parts)]))
+        compare(gather_whole, lambda parts: ([whole(parts)], [part(parts)]))
+        compare(gather, lambda parts: (parts[:size], [part(parts)]))
+        compare(scatter, lambda parts: ([part(parts)], parts[:size]))
+        compare(scatter_sums, lambda parts: ([part(parts)], parts[:size]))
+        compare(scatter_whole, lambda parts: ([part(parts)], [whole(parts)]))
+    compare(gather_all, lambda parts: ([parts[0]] * size, [parts[0]]))
+    compare(gather_lists, lambda parts: ([[parts[0], parts[1]]] * size, [parts[1], parts[0]]))
+    compare(gather_lists, lambda parts: ([[parts[i], between(parts)] for i in range(size)], [parts[0], parts[size]]))
+    compare(swap, lambda parts: (parts[:size], parts[1:size + 1]))
+    compare(swap, lambda parts: ([between(parts)] * size, parts[:size]))
+    compare(swap_whole, lambda parts: ([whole(parts)], [whole(parts)]))
+    compare(swap_whole, lambda parts: ([whole(parts)], [whole(parts[1:])]))
+
+
+def plain(value):
+    """A future's value, to be compared between processes."""
+    return value.tolist() if torch.is_tensor(value) else [plain(each) for each in value]
+
+
+def future_values():
+    """What futures have, of every call that Gloo has too."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def mine(number=1):
+        return torch.full((2,), float(number + rank))
+
+    def row():
+        return [torch.zeros(2) for _ in range(size)]
+
+    works = [dist.all_reduce(mine(), async_op=True), dist.broadcast(mine(), 1, async_op=True),
+             dist.all_reduce_coalesced([mine(), mine(5)], async_op=True), dist.all_reduce_coalesced([mine()], async_op=True),
+             dist.all_gather(row(), mine(), async_op=True),
+             dist.all_gather_coalesced([row()[:2] for _ in range(size)], [mine(), mine(7)], async_op=True),
+             dist.gather(mine(), row() if rank == 0 else None, 0, async_op=True),
+             dist.scatter(mine(), [mine(i) for i in range(size)] if rank == 0 else None, 0, async_op=True),
+             dist.all_to_all_single(torch.zeros(2 * size), torch.arange(2.0 * size) + rank, async_op=True),
+             dist.barrier(async_op=True)]
+    return [plain((work.get_future() if hasattr(work, "get_future") else work).wait()) for work in works]
+
+
+def sparse(kinds, count):
+    """Sums of sparse tensors, with Gloo or with Plexus: many calls under way at once, other calls in between."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    places = torch.arange(count) * (rank + 1) % 500  # some of them twice
+    tensors = {"floats": torch.sparse_coo_tensor(places[None], torch.arange(float(count)) % 1000, (500,)),
+               "integers": torch.sparse_coo_tensor(places[None], torch.arange(count), (500,)),
+               "rows": torch.sparse_coo_tensor(places[None], torch.ones(count, 3) * (rank + 1), (500, 3)),
+               "matrix": torch.sparse_coo_tensor(torch.stack([places, places % 7]), torch.ones(count), (500, 7)),
+               "of one rank": torch.sparse_coo_tensor((500, 2)) if rank != 1 else torch.eye(500, 2).to_sparse(),
+               "nothing": torch.sparse_coo_tensor((3, 4))}
+    works, dense = [], []
+    for name in kinds:
+        works.append(dist.all_reduce(tensors[name], async_op=True))
+        dense.append(torch.full((1000,), float(rank)))
+        works.append(dist.all_reduce(dense[-1], async_op=True))
+    for work in works:
+        work.wait()
+    for data in dense:
+        expect(data, sum(range(size)))
+    future = dist.all_reduce(tensors[kinds[0]], async_op=True).get_future().wait()
+    dist.all_reduce(tensors[kinds[-1]])
+    assert all(tensors[name].is_coalesced() for name in kinds)
+    return [tensors[name].to_dense().tolist() for name in kinds] + [future[0].to_dense().tolist()]
+
+
+def sparse_refusals():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    of_rank = torch.eye(3 + (rank == size - 1)).to_sparse()
+    texts = ("rank",) if rank == size - 1 else (f"rank {size - 1} has another type, other sizes", "[3, 3]")
+    expect_raises(lambda: dist.all_reduce(of_rank), *texts)
+    expect_raises(lambda: dist.all_reduce(torch.eye(3).to_sparse().to(torch.double if rank == 0 else torch.float)), "another type")
+    works = [dist.all_reduce(of_rank, async_op=True), dist.all_reduce(torch.ones(3), async_op=True)]
+    expect_raises(works[0].wait, "other sizes")
+    works[1].wait()
+    expect_raises(lambda: dist.all_reduce(torch.eye(3).to_sparse(), dist.ReduceOp.MAX), "SUM only", "to_dense")
+    expect_raises(lambda: dist.broadcast(torch.eye(3).to_sparse(), 0), "sparse", "only all_reduce")
+    expect_raises(lambda: dist.all_reduce(torch.eye(3).to_sparse_csr()), "COO", "to_dense")
+    data = torch.ones(3)
+    dist.all_reduce(data)  # all is well after refused calls
+    expect(data, size)
+
+
+def scaled_sums():
+    """Each rank multiplies by a factor of its own before the sum."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def scaled(factor):
+        return dist._make_nccl_premul_sum(factor)
+
+    def in_tensor(factor):
+        tensor = torch.tensor([factor], dtype=torch.float64)
+        return scaled(tensor if world.TORCH >= 2 else [tensor])
+
+    wanted = sum(2 ** each * (each + 1) for each in range(size))
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64):
+        for op in (scaled(2.0 ** rank), in_tensor(2.0 ** rank)):
+            data = values(dtype, rank + 1)
+            dist.all_reduce(data, op)
+            expect(data, wanted, f"{dtype}")
+    for count in (10, 2_000_000):
+        work = dist.all_reduce(values(torch.float32, rank + 1, count), scaled(0.5), async_op=True)
+        expect(work.get_future().wait()[0], size * (size + 1) / 4)
+    tensors = [values(torch.float32, rank + 1), values(torch.float32, rank + 1, 3000)]
+    dist.all_reduce_coalesced(tensors, scaled(2.0 ** rank))
+    for data in tensors:
+        expect(data, wanted)
+    data = values(torch.float32, rank + 1)
+    dist.reduce(data, 1, scaled(2.0 ** rank))
+    expect(data, wanted if rank == 1 else rank + 1)
+    part = torch.empty(3)
+    dist.reduce_scatter_tensor(part, torch.full((3 * size,), rank + 1.0), scaled(2.0 ** rank))
+    expect(part, wanted)
+    expect_raises(lambda: dist.all_reduce(torch.ones(1, dtype=torch.int32), scaled(0.5)), "premul sums for floats")
+
+
 def messages():
     """In both directions at once, many at a time, larger than any buffer, beside a collective."""
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -219,8 +401,8 @@ def refusals():
     expect_raises(lambda: dist.recv(torch.empty(1)), "from a rank that is named", "src")
     # PyTorch 2 refuses some calls itself.
     expect_raises(lambda: dist.send(torch.empty(1), rank), "itself" if world.TORCH < 2 else "should not be the same")
-    sparse = torch.eye(3).to_sparse()
-    expect_raises(lambda: dist.all_reduce(sparse), "sparse", "to_dense")
+    if world.TORCH < 2:
+        expect_raises(lambda: dist.group.WORLD.allreduce([torch.ones(1), torch.ones(1)]), "got 2 tensors", "gives one")
     expect_raises(lambda: dist.all_gather([torch.empty(2)] * size, torch.empty(3)), "number of elements")
     expect_raises(lambda: dist.all_gather([torch.empty(2)] * (size + 1), torch.empty(2)), "one per rank")
     expect_raises(lambda: dist.all_reduce(torch.quantize_per_tensor(torch.ones(2), 1, 0, torch.qint8)),
@@ -310,6 +492,13 @@ def timeouts():
         assert "all_reduce" in text, text
         assert time.monotonic() - begin < world.bound(8), time.monotonic() - begin
         expect_raises(lambda: dist.all_reduce(torch.ones(1), group=group), "2000 ms")  # also later calls
+    dist.barrier(patient)
+    halves = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    if rank != 0:  # the second waits for the first one's second part
+        works = [dist.all_reduce(torch.eye(3).to_sparse(), group=halves, async_op=True),
+                 dist.all_reduce(torch.ones(1), group=halves, async_op=True)]
+        for work in works:
+            expect_raises(work.wait, "2000 ms")
     dist.barrier(patient)
     inline = dist.new_group(timeout=datetime.timedelta(seconds=2))
     if rank != 0:
@@ -427,6 +616,24 @@ class BackendTest(unittest.TestCase):
 
     def test_tensors_of_any_shape(self):
         world.run(shapes, 2)
+
+    def test_lists_whose_tensors_share_memory(self):
+        for count in (6, 300_000):
+            world.run(shared_memory, 3, count)
+
+    def test_futures_have_what_those_of_gloo_have(self):
+        self.assertEqual(world.run(future_values, 3), world.run(future_values, 3, backend="gloo"))
+
+    def test_sums_of_sparse_tensors_are_those_of_gloo(self):
+        kinds = ("floats", "integers", "rows", "matrix", "of one rank", "nothing")
+        for count in (40, 100_000):
+            self.assertEqual(world.run(sparse, 3, kinds, count), world.run(sparse, 3, kinds, count, backend="gloo"))
+
+    def test_refused_sparse_sums_leave_the_group_usable(self):
+        world.run(sparse_refusals, 3)
+
+    def test_sums_of_scaled_tensors(self):
+        world.run(scaled_sums, 3)
 
     def test_messages_overtake_collectives_and_each_other(self):
         world.run(messages, 3)

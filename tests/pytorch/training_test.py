@@ -88,6 +88,23 @@ def train_uneven():
     return steps, float(sum(parameter.detach().double().sum() for parameter in model.parameters()))
 
 
+def train_words():
+    """An embedding whose gradients are sparse."""
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Embedding(1000, 16, sparse=True), nn.Flatten(), nn.Linear(16 * 8, 4))
+    trained, optimizer = DistributedDataParallel(model), torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(100 + dist.get_rank())
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(trained(torch.randint(1000, (16, 8))), torch.randint(4, (16,)))
+        loss.backward()
+        assert model[0].weight.grad.is_sparse
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, [float(parameter.detach().double().sum()) for parameter in model.parameters()]
+
+
 def close(first, second, relative):
     return all(abs(a - b) <= relative * max(1, abs(a)) for a, b in zip(first, second))
 
@@ -117,6 +134,12 @@ class TrainingTest(unittest.TestCase):
     def test_comm_hooks(self):
         self.compare(mlp, compressed, 2, 10, 1e-2)
         self.compare(mlp, of_low_rank, 2, 10, 1e-3)
+
+    def test_sparse_gradients(self):
+        ours, gloo = world.run(train_words, 3), world.run(train_words, 3, backend="gloo")
+        self.assertEqual(len({tuple(totals) for _, totals in ours}), 1, ours)
+        for (losses, totals), (wanted, wanted_totals) in zip(ours, gloo):
+            self.assertTrue(close(losses, wanted, 1e-5) and close(totals, wanted_totals, 1e-4), (ours, gloo))
 
     def test_sharded_optimizer(self):
         self.compare(mlp, sharded, 4, 8, 1e-3)

@@ -2,6 +2,9 @@
 #include "element_types.hpp"
 
 #include <c10/util/Exception.h>
+#include <torch/version.h>
+
+#include "communicator.hpp"
 
 namespace torch_plexus {
 namespace {
@@ -52,7 +55,7 @@ ncclRedOp_t op_of(ReduceOp::RedOpType op) {
       TORCH_CHECK(
           false,
           "plexus: this reduction is not supported for the tensor's type; SUM, AVG, PRODUCT, "
-          "MIN and MAX are, and BAND, BOR and BXOR for integers and bool");
+          "MIN and MAX are, BAND, BOR and BXOR for integers and bool, and premul sums for floats");
   }
 }
 
@@ -72,16 +75,59 @@ ncclRedOp_t bool_op_of(ReduceOp::RedOpType op) {
   }
 }
 
+/// The factor of a premul sum, as PyTorch's users give it: a number, or a tensor with one.
+at::Tensor factor_of(at::ScalarType type, const ReduceOp& op) {
+  const auto* given = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK(given != nullptr,
+              "plexus: a premul sum needs its factor: make the op by "
+              "torch.distributed._make_nccl_premul_sum(factor)");
+#if TORCH_VERSION_MAJOR >= 2
+  const at::Tensor tensor = given->tensor_factor;
+#else
+  TORCH_CHECK(given->tensor_factors.size() <= 1, "plexus: a premul sum got ",
+              given->tensor_factors.size(), " factors; on CPUs a process gives one");
+  const at::Tensor tensor =
+      given->tensor_factors.empty() ? at::Tensor() : given->tensor_factors.front();
+#endif
+  TORCH_CHECK(!tensor.defined() || tensor.numel() == 1, "plexus: the factor of a premul sum has ",
+              tensor.numel(), " elements in place of 1");
+  const auto options = at::TensorOptions(at::kCPU).dtype(type);
+  return tensor.defined() ? tensor.detach().to(options, false, true).reshape({1})
+                          : at::full({1}, given->double_factor, options);
+}
+
 }  // namespace
 
 Reduction reduction_of(at::ScalarType type, const ReduceOp& op) {
   const auto kind = static_cast<ReduceOp::RedOpType>(op);
   const bool is_complex = at::isComplexType(type);
+  if (kind == ReduceOp::PREMUL_SUM && (is_complex || at::isFloatingType(type))) {
+    const at::ScalarType real = c10::toRealValueType(type);
+    return {.type = type_of(type),
+            .op = ncclSum,
+            .parts = is_complex ? 2 : 1,
+            .factor = factor_of(real, op)};
+  }
   TORCH_CHECK(!is_complex || kind == ReduceOp::SUM || kind == ReduceOp::AVG,
-              "plexus: complex tensors are reduced by SUM or AVG only");
+              "plexus: complex tensors are reduced by SUM, AVG or a premul sum only");
   return {.type = type_of(type),
           .op = type == at::kBool ? bool_op_of(kind) : op_of(kind),
           .parts = is_complex ? 2 : 1};
+}
+
+ScopedOp::ScopedOp(const Reduction& reduction, ncclComm_t comm) : op_(reduction.op) {
+  if (reduction.factor.defined()) {
+    check(ncclRedOpCreatePreMulSum(&op_, reduction.factor.data_ptr(), reduction.type,
+                                   ncclScalarHostImmediate, comm),
+          "ncclRedOpCreatePreMulSum", comm);
+    made_for_ = comm;
+  }
+}
+
+ScopedOp::~ScopedOp() {
+  if (made_for_ != nullptr) {
+    (void)ncclRedOpDestroy(op_, made_for_);
+  }
 }
 
 at::ScalarType reduced_as(at::ScalarType type) { return type == at::kShort ? at::kInt : type; }

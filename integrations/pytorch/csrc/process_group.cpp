@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "element_types.hpp"
+#include "sparse.hpp"
 #include "staging.hpp"
 
 namespace torch_plexus {
@@ -20,8 +21,22 @@ using std::chrono::milliseconds;
 size_t bytes_of(const at::Tensor& tensor) { return tensor.nbytes(); }
 
 /// A reduction's view of `tensor`: in one piece, in a type that nccl.h knows.
-at::Tensor make_reducible(const at::Tensor& tensor) {
-  return tensor.detach().to(reduced_as(tensor.scalar_type())).contiguous();
+at::Tensor make_reducible(const at::Tensor& tensor, bool in_place = true) {
+  const at::ScalarType type = reduced_as(tensor.scalar_type());
+  return type == tensor.scalar_type() ? in_one_piece(tensor, in_place)
+                                      : tensor.detach().to(type).contiguous();
+}
+
+/// Whether calls on these pairs, wholes of [nranks][part] and parts, may use their own memory, also
+/// as one.
+bool may_share(const Tensors& wholes, const Tensors& parts, int rank) {
+  Tensors all = wholes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!is_row(parts[i], wholes[i], rank)) {
+      all.push_back(parts[i]);
+    }
+  }
+  return !overlap(all);
 }
 
 size_t count_of(const at::Tensor& tensor, const Reduction& reduction) {
@@ -77,16 +92,19 @@ void in_group(ncclComm_t comm, const Body& body) {
 }
 
 // ---- calls that are made alone, and several as one ----
+// in_place: false where tensors of the calls that are made as one share memory, which each of them
+// would change before another one reads it. Then all read copies, and results are copied out in the
+// order of the list.
 
-Call all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  const at::Tensor data = make_reducible(tensor);
+Call all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op, bool in_place = true) {
+  const at::Tensor data = make_reducible(tensor, in_place);
   const Reduction reduction = reduction_of(data.scalar_type(), op);
   return {.type = OpType::ALLREDUCE,
           .name = "plexus:all_reduce",
           .issue =
               [data, reduction](ncclComm_t comm, cudaStream_t stream) {
                 check(ncclAllReduce(data.data_ptr(), data.data_ptr(), count_of(data, reduction),
-                                    reduction.type, reduction.op, comm, stream),
+                                    reduction.type, ScopedOp(reduction, comm), comm, stream),
                       "allreduce", comm);
               },
           .copy_out = copy_out(data, tensor),
@@ -96,12 +114,13 @@ Call all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op) {
 }
 
 /// One output per rank.
-Call all_gather_of(const Tensors& outputs, const at::Tensor& input, int nranks) {
+Call all_gather_of(
+    const Tensors& outputs, const at::Tensor& input, int rank, int nranks, bool in_place = true) {
   check_tensor(input, "allgather");
   check_count(outputs.size(), nranks, "allgather");
   check_tensors(outputs, input, "allgather");
-  const at::Tensor data = input.detach().contiguous();
-  const at::Tensor rows = make_rows(outputs);
+  const at::Tensor rows = make_rows(outputs, in_place);
+  const at::Tensor data = in_one_piece(input, in_place && may_share({rows}, {input}, rank));
   return {.type = OpType::ALLGATHER,
           .name = "plexus:all_gather",
           .issue =
@@ -116,15 +135,16 @@ Call all_gather_of(const Tensors& outputs, const at::Tensor& input, int nranks) 
           .bytes = bytes_of(rows)};
 }
 
-Call all_gather_into(const at::Tensor& output, const at::Tensor& input, int nranks) {
+Call all_gather_into(
+    const at::Tensor& output, const at::Tensor& input, int rank, int nranks, bool in_place = true) {
   check_tensor(input, "allgather");
   check_tensor(output, "allgather");
   TORCH_CHECK(
       output.scalar_type() == input.scalar_type() && output.numel() == input.numel() * nranks,
       "plexus: allgather's output must have the input's type and ", nranks,
       " times its number of elements");
-  const at::Tensor data = input.detach().contiguous();
-  const at::Tensor all = output.detach().contiguous();
+  const at::Tensor all = in_one_piece(output, in_place);
+  const at::Tensor data = in_one_piece(input, in_place && may_share({all}, {input}, rank));
   return {.type = OpType::_ALLGATHER_BASE,
           .name = "plexus:_all_gather_base",
           .issue =
@@ -142,7 +162,9 @@ Call all_gather_into(const at::Tensor& output, const at::Tensor& input, int nran
 Call reduce_scatter_of(const at::Tensor& output,
                        const at::Tensor& input,
                        const c10d::ReduceOp& op,
-                       int nranks) {
+                       int rank,
+                       int nranks,
+                       bool in_place = true) {
   check_tensor(input, "reduce_scatter");
   check_tensor(output, "reduce_scatter");
   TORCH_CHECK(
@@ -152,15 +174,15 @@ Call reduce_scatter_of(const at::Tensor& output,
   TORCH_CHECK(
       !is_bitwise(op),
       "plexus: reduce_scatter has no BAND, BOR and BXOR; call allreduce and take your part");
-  const at::Tensor data = make_reducible(input);
+  const at::Tensor data = make_reducible(input, in_place);
   const Reduction reduction = reduction_of(data.scalar_type(), op);
-  const at::Tensor part = make_reducible(output);
+  const at::Tensor part = make_reducible(output, in_place && may_share({data}, {output}, rank));
   return {.type = OpType::_REDUCE_SCATTER_BASE,
           .name = "plexus:_reduce_scatter_base",
           .issue =
               [data, part, reduction](ncclComm_t comm, cudaStream_t stream) {
                 check(ncclReduceScatter(data.data_ptr(), part.data_ptr(), count_of(part, reduction),
-                                        reduction.type, reduction.op, comm, stream),
+                                        reduction.type, ScopedOp(reduction, comm), comm, stream),
                       "reduce_scatter", comm);
               },
           .copy_out = copy_out(part, output),
@@ -239,7 +261,7 @@ WorkHandle ProcessGroup::broadcast(Tensors& tensors, const c10d::BroadcastOption
   at::Tensor& tensor = check_single(tensors, "broadcast");
   const int root = static_cast<int>(options.rootRank);
   check_root(root);
-  const at::Tensor data = tensor.detach().contiguous();
+  const at::Tensor data = in_one_piece(tensor);
   return queue_->add({.type = OpType::BROADCAST,
                       .name = "plexus:broadcast",
                       .issue =
@@ -269,7 +291,7 @@ WorkHandle ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceOptions& opt
        .issue =
            [data, root, reduction](ncclComm_t comm, cudaStream_t stream) {
              check(ncclReduce(data.data_ptr(), data.data_ptr(), count_of(data, reduction),
-                              reduction.type, reduction.op, root, comm, stream),
+                              reduction.type, ScopedOp(reduction, comm), root, comm, stream),
                    "reduce", comm);
            },
        .copy_out = getRank() == root ? copy_out(data, tensor) : std::function<void()>{},
@@ -294,7 +316,7 @@ WorkHandle ProcessGroup::gather(TensorLists& outputs,
     TORCH_CHECK(outputs.empty(), "plexus: gather takes output tensors on its root, rank ", root,
                 ", only");
   }
-  const at::Tensor data = input.detach().contiguous();
+  const at::Tensor data = in_one_piece(input, !rows.defined() || may_share({rows}, {input}, root));
   return queue_->add(
       {.type = OpType::GATHER,
        .name = "plexus:gather",
@@ -327,7 +349,8 @@ WorkHandle ProcessGroup::scatter(Tensors& outputs,
     TORCH_CHECK(inputs.empty(), "plexus: scatter takes input tensors on its root, rank ", root,
                 ", only");
   }
-  const at::Tensor data = output.detach().contiguous();
+  const at::Tensor data =
+      in_one_piece(output, !rows.defined() || may_share({rows}, {output}, root));
   return queue_->add({.type = OpType::SCATTER,
                       .name = "plexus:scatter",
                       .issue =
@@ -346,6 +369,9 @@ WorkHandle ProcessGroup::scatter(Tensors& outputs,
 // ---- all to all ----
 
 WorkHandle ProcessGroup::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (tensors.size() == 1 && tensors.front().layout() == at::kSparse) {
+    return queue_->add(sparse_all_reduce_of(tensors.front(), options.reduceOp, getSize()));
+  }
   at::Tensor& tensor = check_single(tensors, "allreduce");
   if (is_bitwise(options.reduceOp)) {
     return all_gather_and_combine(tensor, options.reduceOp, -1);
@@ -358,10 +384,11 @@ WorkHandle ProcessGroup::allreduce_coalesced(Tensors& tensors,
   TORCH_CHECK(
       !is_bitwise(options.reduceOp),
       "plexus: allreduce_coalesced has no BAND, BOR and BXOR; call allreduce for each tensor");
+  check_each(tensors, "allreduce_coalesced");
+  const bool in_place = !overlap(tensors);
   std::vector<Call> calls;
   for (const at::Tensor& tensor : tensors) {
-    check_tensor(tensor, "allreduce_coalesced");
-    calls.push_back(all_reduce_of(tensor, options.reduceOp));
+    calls.push_back(all_reduce_of(tensor, options.reduceOp, in_place));
   }
   return queue_->add(
       as_one(OpType::ALLREDUCE_COALESCED, "plexus:all_reduce_coalesced", calls, {tensors}));
@@ -373,7 +400,7 @@ WorkHandle ProcessGroup::all_gather_and_combine(const at::Tensor& tensor,
                                                 int root) {
   TORCH_CHECK(at::isIntegralType(tensor.scalar_type(), true),
               "plexus: BAND, BOR and BXOR are for integers and bool, not ", tensor.scalar_type());
-  const at::Tensor data = tensor.detach().contiguous();
+  const at::Tensor data = in_one_piece(tensor);
   at::Tensor rows = at::empty({getSize(), data.numel()}, data.options());
   std::function<void()> combine = [rows, op, target = tensor.detach()]() mutable {
     target.copy_(combine_bitwise(rows, op).view(target.sizes()));
@@ -397,13 +424,13 @@ WorkHandle ProcessGroup::allgather(TensorLists& outputs,
                                    const c10d::AllgatherOptions& /*options*/) {
   at::Tensor& input = check_single(inputs, "allgather");
   TORCH_CHECK(outputs.size() == 1, "plexus: allgather needs one list of output tensors");
-  return queue_->add(all_gather_of(outputs.front(), input, getSize()));
+  return queue_->add(all_gather_of(outputs.front(), input, getRank(), getSize()));
 }
 
 WorkHandle ProcessGroup::_allgather_base(at::Tensor& output,
                                          at::Tensor& input,
                                          const c10d::AllgatherOptions& /*options*/) {
-  return queue_->add(all_gather_into(output, input, getSize()));
+  return queue_->add(all_gather_into(output, input, getRank(), getSize()));
 }
 
 /// outputs: [rank][tensor]; the tensors may differ in type and size.
@@ -411,14 +438,21 @@ WorkHandle ProcessGroup::allgather_coalesced(TensorLists& outputs,
                                              Tensors& inputs,
                                              const c10d::AllgatherOptions& /*options*/) {
   check_count(outputs.size(), getSize(), "allgather_coalesced");
+  Tensors all;
+  for (const Tensors& of_rank : outputs) {
+    check_count(of_rank.size(), static_cast<int>(inputs.size()), "allgather_coalesced");
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+  }
+  check_each(all, "allgather_coalesced");
+  check_each(inputs, "allgather_coalesced");
+  const bool in_place = !overlap(all, inputs);
   std::vector<Call> calls;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Tensors targets;
     for (const Tensors& of_rank : outputs) {
-      check_count(of_rank.size(), static_cast<int>(inputs.size()), "allgather_coalesced");
       targets.push_back(of_rank[i]);
     }
-    calls.push_back(all_gather_of(targets, inputs[i], getSize()));
+    calls.push_back(all_gather_of(targets, inputs[i], getRank(), getSize(), in_place));
   }
   return queue_->add(
       as_one(OpType::ALLGATHER_COALESCED, "plexus:all_gather_coalesced", calls, outputs));
@@ -439,7 +473,7 @@ WorkHandle ProcessGroup::reduce_scatter(Tensors& outputs,
 WorkHandle ProcessGroup::_reduce_scatter_base(at::Tensor& output,
                                               at::Tensor& input,
                                               const c10d::ReduceScatterOptions& options) {
-  return queue_->add(reduce_scatter_of(output, input, options.reduceOp, getSize()));
+  return queue_->add(reduce_scatter_of(output, input, options.reduceOp, getRank(), getSize()));
 }
 
 WorkHandle ProcessGroup::alltoall_base(at::Tensor& output,
@@ -451,10 +485,8 @@ WorkHandle ProcessGroup::alltoall_base(at::Tensor& output,
   check_tensor(output, "alltoall");
   TORCH_CHECK(output.scalar_type() == input.scalar_type(),
               "plexus: alltoall's input and output must have one type");
-  const bool is_in_place = input.is_alias_of(output);
-  const at::Tensor data = is_in_place ? input.detach().clone(at::MemoryFormat::Contiguous)
-                                      : input.detach().contiguous();
-  const at::Tensor result = output.detach().contiguous();
+  const at::Tensor data = in_one_piece(input, !overlap({output}, {input}));
+  const at::Tensor result = in_one_piece(output);
   const auto sent = split_bytes(data, input_sizes, getSize());
   const auto received = split_bytes(result, output_sizes, getSize());
   return queue_->add({.type = OpType::ALLTOALL_BASE,
@@ -478,15 +510,16 @@ WorkHandle ProcessGroup::alltoall(Tensors& outputs,
                                   const c10d::AllToAllOptions& /*options*/) {
   check_count(inputs.size(), getSize(), "alltoall");
   check_count(outputs.size(), getSize(), "alltoall");
+  check_each(inputs, "alltoall");
+  check_each(outputs, "alltoall");
+  const bool in_place = !overlap(outputs, inputs);
   Tensors sent;
   Tensors received;
   std::vector<std::function<void()>> copies;
   size_t bytes = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    check_tensor(inputs[i], "alltoall");
-    check_tensor(outputs[i], "alltoall");
-    sent.push_back(inputs[i].detach().contiguous());
-    received.push_back(outputs[i].detach().contiguous());
+    sent.push_back(in_one_piece(inputs[i], in_place));
+    received.push_back(in_one_piece(outputs[i], in_place));
     copies.push_back(copy_out(received.back(), outputs[i]));
     bytes += bytes_of(inputs[i]);
   }
@@ -526,6 +559,8 @@ namespace {
 void check_pairs(const Tensors& outputs, const Tensors& inputs, const char* call) {
   TORCH_CHECK(outputs.size() == inputs.size(), "plexus: ", call, " got ", outputs.size(),
               " outputs and ", inputs.size(), " inputs");
+  check_each(outputs, call);
+  check_each(inputs, call);
 }
 
 }  // namespace
@@ -533,9 +568,10 @@ void check_pairs(const Tensors& outputs, const Tensors& inputs, const char* call
 WorkHandle ProcessGroup::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& /*options*/) {
   check_pairs(outputs, inputs, "allgather_into_tensor_coalesced");
+  const bool in_place = may_share(outputs, inputs, getRank());
   std::vector<Call> calls;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    calls.push_back(all_gather_into(outputs[i], inputs[i], getSize()));
+    calls.push_back(all_gather_into(outputs[i], inputs[i], getRank(), getSize(), in_place));
   }
   return queue_->add(as_one(OpType::COALESCED, "plexus:all_gather_coalesced", calls, {outputs}));
 }
@@ -543,9 +579,11 @@ WorkHandle ProcessGroup::allgather_into_tensor_coalesced(
 WorkHandle ProcessGroup::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   check_pairs(outputs, inputs, "reduce_scatter_tensor_coalesced");
+  const bool in_place = may_share(inputs, outputs, getRank());
   std::vector<Call> calls;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    calls.push_back(reduce_scatter_of(outputs[i], inputs[i], options.reduceOp, getSize()));
+    calls.push_back(
+        reduce_scatter_of(outputs[i], inputs[i], options.reduceOp, getRank(), getSize(), in_place));
   }
   return queue_->add(
       as_one(OpType::COALESCED, "plexus:reduce_scatter_coalesced", calls, {outputs}));
@@ -561,7 +599,7 @@ WorkHandle ProcessGroup::message(Tensors& tensors, int peer, bool sends) {
   TORCH_CHECK(peer != getRank(), "plexus: rank ", peer, " cannot ",
               sends ? "send to" : "receive from", " itself; copy the tensor");
   TORCH_CHECK(store_ != nullptr, "plexus: the group has no store yet");
-  const at::Tensor data = tensor.detach().contiguous();
+  const at::Tensor data = in_one_piece(tensor);
   const int other = sends ? 1 : 0;  // the peer in the communicator of the two
   Call call{.type = sends ? OpType::SEND : OpType::RECV,
             .name = sends ? "plexus:send" : "plexus:recv",

@@ -47,14 +47,12 @@ struct LiveQueues {
   }
 };
 
-bool is_nested(c10d::OpType type) {
-  return type == c10d::OpType::ALLGATHER || type == c10d::OpType::ALLGATHER_COALESCED ||
-         type == c10d::OpType::GATHER;
-}
+/// As Gloo's: only several lists are a list of lists.
+bool is_nested(const Call& call) { return call.outputs.size() > 1; }
 
-c10::intrusive_ptr<c10::ivalue::Future> make_future(c10d::OpType type) {
+c10::intrusive_ptr<c10::ivalue::Future> make_future(const Call& call) {
   c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
-  return c10::make_intrusive<c10::ivalue::Future>(is_nested(type) ? c10::ListType::create(list)
+  return c10::make_intrusive<c10::ivalue::Future>(is_nested(call) ? c10::ListType::create(list)
                                                                   : list);
 }
 
@@ -108,7 +106,7 @@ c10::intrusive_ptr<c10::ivalue::Future> CallWork::getFuture() {
   }
   std::unique_lock lock(mutex_);
   if (future_ == nullptr) {
-    future_ = make_future(call_.type);
+    future_ = make_future(call_);
   }
   if (end_ == End::kHere) {  // it arrived before there was a future
     cv_.wait(lock, [this] { return completed_; });
@@ -140,7 +138,7 @@ void CallWork::arrive(std::exception_ptr error) {
     // Who frees the last tensor of a work that its caller has dropped may need Python's lock. The
     // other two are the queue and the caller of this.
     const bool is_dropped = c10::raw::intrusive_ptr::use_count(this) <= 2;
-    to_finisher = future_ != nullptr || must_copy || is_dropped;
+    to_finisher = future_ != nullptr || must_copy || is_dropped || call_.issue_rest != nullptr;
     end_ = to_finisher ? End::kFinisher : End::kHere;
     arrived_error_ = error;
   }
@@ -161,6 +159,10 @@ void CallWork::finish_with(std::exception_ptr error) {
 /// In a finisher.
 void CallWork::finish_late() {
   std::exception_ptr error = arrived_error_;
+  if (call_.issue_rest != nullptr) {
+    queue_->issue_rest(c10::intrusive_ptr<CallWork>::reclaim_copy(this), std::move(error));
+    return;
+  }
   if (error == nullptr && call_.copy_out) {
     try {
       call_.copy_out();
@@ -182,7 +184,7 @@ void CallWork::mark_future() {
   }
   if (exception_ != nullptr) {
     future_->setError(exception_);
-  } else if (is_nested(call_.type)) {
+  } else if (is_nested(call_)) {
     future_->markCompleted(c10::IValue(call_.outputs));
   } else {
     future_->markCompleted(
@@ -222,12 +224,13 @@ CallQueue::~CallQueue() {
     live.queues.erase(this);
   }
   flush();
-  comm_->wait_stream();  // bounded by the timeout, while the thread watches
   {
     std::unique_lock lock(mutex_);
+    // Bounded by the timeout, while the thread watches.
     all_ended_.wait(lock, [this] { return running_.empty(); });
     stop_ = true;
   }
+  comm_->wait_stream();  // host functions return after the ends of their works
   wake();
   has_arrived_.notify_all();
   watch_.join();
@@ -302,7 +305,7 @@ c10::intrusive_ptr<c10d::Work> CallQueue::add(Call call) {
   }();
   begin(work);
   if (!is_idle || work->call_.bytes > kKeptBytes) {
-    put_on_stream(work, *comm_);
+    put_in_order(work);
   } else {
     kept_ = work;
     start_timer();
@@ -340,6 +343,35 @@ void CallQueue::begin(const WorkPtr& work) {
   running_.push_back(work);
 }
 
+/// Under issue_mutex_.
+void CallQueue::put_in_order(const WorkPtr& work) {
+  if (half_issued_ != nullptr) {
+    deferred_.push_back(work);
+    return;
+  }
+  if (work->call_.issue_rest != nullptr) {
+    half_issued_ = work;
+  }
+  put_on_stream(work, *comm_);
+}
+
+/// In a finisher, when the first part of `work` has ended: with `error`, or nullptr.
+void CallQueue::issue_rest(const WorkPtr& work, std::exception_ptr error) {
+  const std::lock_guard lock(issue_mutex_);
+  half_issued_.reset();
+  work->call_.issue = std::exchange(work->call_.issue_rest, nullptr);
+  if (error != nullptr) {
+    work->arrive(std::move(error));
+  } else {
+    put_on_stream(work, *comm_);
+  }
+  while (!deferred_.empty() && half_issued_ == nullptr) {
+    const WorkPtr next = std::move(deferred_.front());
+    deferred_.pop_front();
+    put_in_order(next);
+  }
+}
+
 /// Ends the work with the error if it cannot be issued.
 void CallQueue::put_on_stream(const WorkPtr& work, Communicator& comm) {
   work->comm_ = &comm;
@@ -363,7 +395,7 @@ void CallQueue::flush() {
 
 void CallQueue::flush_locked() {
   if (kept_ != nullptr) {
-    put_on_stream(std::exchange(kept_, WorkPtr()), *comm_);
+    put_in_order(std::exchange(kept_, WorkPtr()));
   }
 }
 
@@ -390,9 +422,13 @@ void CallQueue::run_if_kept(CallWork& work) {
     return;
   }
   const WorkPtr kept = std::exchange(kept_, WorkPtr());
+  const auto rest = std::exchange(work.call_.issue_rest, nullptr);
   std::exception_ptr error;
   try {
     work.call_.issue(comm_->usable(), nullptr);
+    if (rest) {
+      rest(comm_->usable(), nullptr);
+    }
     if (work.call_.copy_out) {
       work.call_.copy_out();
       work.call_.copy_out = nullptr;

@@ -11,7 +11,8 @@
 //
 // A call on a stream ends in the library's thread, where only the waiting thread is woken. Copies
 // out of staging memory and callbacks of futures, which may be Python's, run in threads of the
-// queue, the finishers: one, and more while callbacks wait for other calls.
+// queue, the finishers: one, and more while callbacks wait for other calls. A finisher also issues
+// the second part of a call that has two; later calls wait meanwhile, as they keep their order.
 #pragma once
 
 #include <atomic>
@@ -41,9 +42,12 @@ struct Call {
   const char* name;  // static; for profiles and messages
   // Issues it on a stream; nullptr: in the calling thread, complete on return. Throws.
   std::function<void(ncclComm_t, cudaStream_t)> issue;
+  // The same for a second part, which needs the results of the first; empty: there is none.
+  std::function<void(ncclComm_t, cudaStream_t)> issue_rest{};
   std::function<void()> copy_out{};  // after success: from staging memory to the outputs
   std::vector<at::Tensor> inputs{};  // live as long as the call
-  std::vector<std::vector<at::Tensor>> outputs{};  // one list, or a list per input
+  // Of the future: the list that is alone, or a list of lists.
+  std::vector<std::vector<at::Tensor>> outputs{};
   size_t bytes = 0;
 };
 
@@ -123,7 +127,9 @@ class CallQueue {
   [[nodiscard]] bool is_drained();
   [[nodiscard]] bool is_finisher(std::thread::id thread);
   void begin(const WorkPtr& work);
+  void put_in_order(const WorkPtr& work);
   void put_on_stream(const WorkPtr& work, Communicator& comm);
+  void issue_rest(const WorkPtr& work, std::exception_ptr error);
   void flush_locked();
   void flush_in_time();
   void start_timer();
@@ -144,7 +150,9 @@ class CallQueue {
   std::atomic<uint64_t> count_{0};
   std::atomic<int> on_streams_{0};  // calls whose references streams hold
   std::mutex issue_mutex_;          // held while a call of comm_ is issued or runs without a stream
-  WorkPtr kept_;                    // guarded by issue_mutex_
+  WorkPtr kept_;                    // guarded by issue_mutex_, as what follows
+  WorkPtr half_issued_;             // its second part is to be issued before the deferred calls
+  std::deque<WorkPtr> deferred_;
   std::mutex lanes_mutex_;
   std::map<std::pair<int, int>, Lane> lanes_;  // by source and target; guarded by lanes_mutex_
   std::mutex mutex_;                           // locked last
