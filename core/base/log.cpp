@@ -116,12 +116,38 @@ struct FileIdentity {
   ino_t inode;
 };
 
-/// The program's standard output when this library was loaded.
-const FileIdentity& first_stdout() {
-  static const FileIdentity identity(STDOUT_FILENO);
-  return identity;
+/// The program's standard output or standard error when this library was loaded.
+const FileIdentity& first_identity(int fd) {
+  static const FileIdentity output(STDOUT_FILENO);
+  static const FileIdentity error(STDERR_FILENO);
+  return fd == STDOUT_FILENO ? output : error;
 }
-[[maybe_unused]] const FileIdentity& kFirstStdout = first_stdout();
+[[maybe_unused]] const FileIdentity& kFirstOutput = first_identity(STDOUT_FILENO);
+
+/// Descriptor 1 or 2 as long as it is the program's.
+class ProgramOutput {
+ public:
+  explicit ProgramOutput(int fd) : fd_(fd), was_closed_(!first_identity(fd).is_open) {}
+
+  void write(std::string_view bytes) {
+    if (is_programs()) {
+      (void)write_all(fd_, bytes);  // no channel is left to report a failed write
+    }
+  }
+
+ private:
+  /// Not when the descriptor was or is closed: what has that number then is something else, a
+  /// socket or a file of the program's. One that was open may become another file (dup2), but no
+  /// socket.
+  bool is_programs() {
+    const FileIdentity now(fd_);
+    was_closed_ = was_closed_ || !now.is_open;
+    return !was_closed_ && (!now.is_socket || now.is_same(first_identity(fd_)));
+  }
+
+  int fd_;
+  bool was_closed_;
+};
 
 /// Where lines go: standard output or NCCL_DEBUG_FILE.
 class LogTarget {
@@ -150,24 +176,17 @@ class LogTarget {
   [[nodiscard]] bool is_file() const { return file_ >= 0; }
 
   void write(std::string_view bytes) {
-    if (file_ >= 0 ? FileIdentity(file_).is_same(identity_) : is_programs_output()) {
-      // no channel is left to report a failed write
-      (void)write_all(file_ >= 0 ? file_ : STDOUT_FILENO, bytes);
+    if (file_ < 0) {
+      output_.write(bytes);
+    } else if (FileIdentity(file_).is_same(identity_)) {
+      (void)write_all(file_, bytes);
     }
   }
 
  private:
-  /// Not when descriptor 1 was or is closed: what has that number then is something else, a socket
-  /// or a file of the program's. One that was open may become another file (dup2), but no socket.
-  bool is_programs_output() {
-    const FileIdentity now(STDOUT_FILENO);
-    was_closed_ = was_closed_ || !now.is_open;
-    return !was_closed_ && (!now.is_socket || now.is_same(first_stdout()));
-  }
-
   int file_ = -1;
   FileIdentity identity_{-1};  // of file_
-  bool was_closed_ = !first_stdout().is_open;
+  ProgramOutput output_{STDOUT_FILENO};
 };
 
 class Logger {
@@ -178,7 +197,9 @@ class Logger {
     const auto environment = hold_environment();
     export_conf_files();
     const std::lock_guard lock(mutex_);
-    const LogLevel level = parse_level(upper(std::getenv("NCCL_DEBUG")));
+    const std::string wish = upper(std::getenv("NCCL_DEBUG"));
+    const LogLevel level = parse_level(wish);
+    is_silent_ = wish == kLevelNames[0];
     subsystems_.store(parse_subsystems(upper(std::getenv("NCCL_DEBUG_SUBSYS"))),
                       std::memory_order_relaxed);
     level_.store(static_cast<int>(level), std::memory_order_relaxed);
@@ -213,6 +234,13 @@ class Logger {
     target_.write(bytes);
   }
 
+  void write_notice(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    if (!is_silent_) {
+      error_output_.write(fmt::format("plexus: {}\n", text));
+    }
+  }
+
   void keep_error(std::string_view text) {
     const std::lock_guard lock(mutex_);
     last_error_.assign(text.substr(0, kLastErrorBytes - 1));
@@ -230,7 +258,9 @@ class Logger {
       : level_(parent.level_.load(std::memory_order_relaxed)),
         subsystems_(parent.subsystems_.load(std::memory_order_relaxed)),
         host_(parent.host_),
-        target_(parent.target_) {
+        target_(parent.target_),
+        error_output_(parent.error_output_),
+        is_silent_(parent.is_silent_) {
     const char* const path = std::getenv("NCCL_DEBUG_FILE");
     if (path != nullptr && std::strstr(path, "%p") != nullptr && target_.is_file()) {
       target_.open(expand(path));
@@ -274,8 +304,10 @@ class Logger {
   std::atomic<uint64_t> subsystems_{kSubsystemsDefault};
   const std::string host_;
   mutable std::mutex mutex_;
-  LogTarget target_;        // guarded by mutex_
-  std::string last_error_;  // guarded by mutex_
+  LogTarget target_;  // guarded by mutex_, as what follows
+  ProgramOutput error_output_{STDERR_FILENO};
+  bool is_silent_ = false;  // NCCL_DEBUG=NONE
+  std::string last_error_;
 };
 
 }  // namespace
@@ -298,6 +330,16 @@ void log(LogLevel level,
       logger.write_line(level, file, line, text);
     }
   } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a log line
+  }
+}
+
+void notify(const char* file, int line, std::string_view text) noexcept {
+  log(LogLevel::kWarn, Subsystem::kInit, file, line, text);
+  if (!log_enabled(LogLevel::kWarn, Subsystem::kInit)) {
+    try {
+      Logger::instance().write_notice(text);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a line
+    }
   }
 }
 

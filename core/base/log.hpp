@@ -46,6 +46,9 @@ void log(LogLevel level,
          const char* file,
          int line,
          std::string_view text) noexcept;
+/// A WARN that also concerns those who asked for no log: where NCCL_DEBUG leaves WARN out, and is
+/// not NONE, it goes to standard error, as "plexus: " and the text.
+void notify(const char* file, int line, std::string_view text) noexcept;
 /// Reports an error where it is handled: one WARN line that points to the error's origin.
 void warn(const Error& error) noexcept;
 /// Text of the last WARN of this process, at most 1023 bytes; "" before the first one. Valid until
@@ -59,6 +62,7 @@ void reset_log() noexcept;
 #define PLEXUS_WARN(...)                                                                   \
   ::plexus::log(::plexus::LogLevel::kWarn, ::plexus::Subsystem::kInit, __FILE__, __LINE__, \
                 fmt::format(__VA_ARGS__))
+#define PLEXUS_NOTIFY(...) ::plexus::notify(__FILE__, __LINE__, fmt::format(__VA_ARGS__))
 #define PLEXUS_INFO(subsystem, ...)                                                                \
   do {                                                                                             \
     if (::plexus::log_enabled(::plexus::LogLevel::kInfo, ::plexus::Subsystem::subsystem)) {        \

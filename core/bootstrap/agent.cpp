@@ -121,7 +121,7 @@ void Agent::take_from_introducer(const Message& message) {
       return;
     case MessageType::kLate:
       if (!present_.empty()) {
-        out_.deliver(*present_.begin(), message);
+        out_.deliver(present_.count(message.from) != 0 ? message.from : *present_.begin(), message);
       }
       return;
     default:
@@ -428,7 +428,7 @@ void Agent::take_failure(uint32_t rank, const Message& message) {
   }
   if (error.code() == Code::kInProgress || error.code() == Code::kTimeout) {
     if (group->gathers.count(message.tag) != 0) {
-      inquire(message.group, *group, message.tag, error);
+      inquire(rank, *group, message);
       return;
     }
     if (error.code() == Code::kInProgress) {
@@ -506,7 +506,7 @@ Result<void> Agent::take_of_group(uint32_t process, Message message) {
     case MessageType::kMissing:
       return take_missing(*group, message);
     case MessageType::kOverdue:
-      inquire(message.group, *group, message.tag, decode_error(message.payload));
+      inquire(message.from, *group, message);
       return ok();
     case MessageType::kLate:
       if (group->parent() == process) {

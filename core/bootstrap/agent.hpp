@@ -125,7 +125,6 @@ class Agent {
   }
 
  private:
-  static constexpr uint32_t kNobody = ~0U;
   static constexpr auto kTableTime = std::chrono::seconds(5);  // on its way from process to process
   struct Gather {
     Contributions contributions;   // of this process and of those below
@@ -137,6 +136,7 @@ class Agent {
     Clock::time_point until{};
     Error error;  // kInProgress: the ranks are told who is missing; else the group fails with that
     std::vector<MissingRank> missing;
+    uint32_t asker = kNobody;
   };
   struct Group {
     std::shared_ptr<const GroupLayout> layout;
@@ -152,6 +152,7 @@ class Agent {
     std::optional<Error> failure;
     FailureCause cause = FailureCause::kFailed;  // of `failure`
     std::optional<Inquiry> inquiry;
+    std::string told;  // of the root: for whom which gather waits, as a rank has said for the job
     std::optional<std::pair<uint32_t, Clock::time_point>> suspect;  // a process that is needed and
                                                                     // gone, and since when
     [[nodiscard]] std::optional<uint32_t> parent() const;  // process; nullopt: this is the root
@@ -198,7 +199,7 @@ class Agent {
   void take_back_notes(uint32_t process);
   void send_notes(uint64_t id, const Group& group, uint32_t process);
   void end_group(uint64_t id, Group& group);
-  void inquire(uint64_t id, Group& group, uint64_t number, const Error& error);
+  void inquire(uint32_t asker, Group& group, const Message& overdue);
   void ask_below(uint64_t id, Group& group, uint64_t number, uint32_t parent);
   void conclude(uint64_t id, Group& group);
   void tell_late(const Group& group, const Message& late);

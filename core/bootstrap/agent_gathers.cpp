@@ -127,9 +127,12 @@ Result<void> Agent::take_gathered(Group& group, uint32_t process, const Message&
 
 // ---- who is missing ----
 
-/// A rank waits for a gather: asks who is missing. With an error of kInProgress all ranks are told
-/// and go on waiting, else the group fails.
-void Agent::inquire(uint64_t id, Group& group, uint64_t number, const Error& error) {
+/// Rank `asker` waits for gather `overdue.tag`: asks who is missing. With an error of kInProgress
+/// all ranks are told and go on waiting, else the group fails.
+void Agent::inquire(uint32_t asker, Group& group, const Message& overdue) {
+  const uint64_t id = overdue.group;
+  const uint64_t number = overdue.tag;
+  const Error error = decode_error(overdue.payload);
   const auto at = group.gathers.find(number);
   const bool is_asked =
       group.inquiry.has_value() &&
@@ -142,10 +145,13 @@ void Agent::inquire(uint64_t id, Group& group, uint64_t number, const Error& err
   inquiry.gather = number;
   inquiry.until = now_ + kInquiryTime;
   inquiry.error = error.clone();
+  inquiry.asker = asker;
   if (const auto parent = group.parent(); parent.has_value()) {
-    out_.send(
-        *parent,
-        {.type = MessageType::kOverdue, .group = id, .tag = number, .payload = encode(error)});
+    out_.send(*parent, {.type = MessageType::kOverdue,
+                        .from = asker,
+                        .group = id,
+                        .tag = number,
+                        .payload = encode(error)});
     return;
   }
   ask_below(id, group, number, kNobody);
@@ -215,7 +221,9 @@ void Agent::conclude(uint64_t id, Group& group) {
     return;
   }
   std::string missing;
+  std::string told = std::to_string(inquiry.gather);
   for (const MissingRank& one : inquiry.missing) {
+    told += fmt::format(" {}", one.rank);
     missing += (missing.empty() ? "" : ", ") + name_of(one.rank);
     missing += one.why.empty() ? "" : fmt::format(" [{}]", one.why);
   }
@@ -228,19 +236,24 @@ void Agent::conclude(uint64_t id, Group& group) {
   const std::string sentence =
       fmt::format("still waiting for {}: {}", missing, inquiry.error.message());
   if (inquiry.error.code() == Code::kInProgress) {
+    const uint32_t asker = std::exchange(group.told, told) == told ? kNobody : inquiry.asker;
     group.inquiry.reset();
-    tell_late(group, {.type = MessageType::kLate, .group = id, .payload = sentence});
+    tell_late(group, {.type = MessageType::kLate, .from = asker, .group = id, .payload = sentence});
     return;
   }
   spread_failure(id, *group.ranks.begin(), fail(Code::kTimeout, "{}", sentence));
 }
 
-/// To one rank of each process, which logs it.
+/// To one rank of each process, which logs it: the asker in its process.
 void Agent::tell_late(const Group& group, const Message& late) {
   for (const uint32_t child : group.children()) {
     if (!is_gone(child)) {
       out_.send(child, late);
     }
+  }
+  if (group.opened.count(late.from) != 0 && group.left.count(late.from) == 0) {
+    out_.deliver(late.from, late);
+    return;
   }
   for (const uint32_t rank : group.opened) {
     if (group.left.count(rank) == 0) {

@@ -266,7 +266,11 @@ void Family::deliver(const Message& message) {
                      : FailureCause::kFailed);
       return;
     case MessageType::kLate:
-      PLEXUS_WARN("{}", printable(message.payload));
+      if (message.from == rank_) {
+        PLEXUS_NOTIFY("{}", printable(message.payload));
+      } else {
+        PLEXUS_WARN("{}", printable(message.payload));
+      }
       return;
     default:
       return;  // the agent delivers no other types

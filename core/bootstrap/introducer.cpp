@@ -48,15 +48,19 @@ void Introducer::take_failure(const Message& message) {
   const Error error = decode_error(message.payload);
   if (error.code() == Code::kTimeout || error.code() == Code::kInProgress) {
     size_t count = 0;
+    const std::string missing = missing_ranks(count);
     const std::string sentence =
-        fmt::format("still waiting for rank {}: {}", missing_ranks(count), error.message());
+        fmt::format("still waiting for rank {}: {}", missing, error.message());
     if (error.code() == Code::kTimeout) {
       fail_all(fail(Code::kTimeout, "{}", sentence));
       return;
     }
     const bool is_first = !names_.empty() && message.from == names_.begin()->first;
+    const uint32_t asker =
+        is_first && std::exchange(told_, missing) != missing ? message.from : kNobody;
     for (auto guest = guests_.begin(); is_first && guest != guests_.end(); ++guest) {
-      send_(guest->first, {.type = MessageType::kLate, .group = world_, .payload = sentence});
+      send_(guest->first,
+            {.type = MessageType::kLate, .from = asker, .group = world_, .payload = sentence});
     }
     return;
   }

@@ -45,7 +45,8 @@ enum class MessageType : uint16_t {
   kLeaveGroup = 18,  // from a rank: it leaves `group`, with its leave record; to it: the last
                      // message of `group`; between agents: LeaveNotes
   kLeave = 19,       // from a rank: it leaves the family; between agents: my process does
-  kLate = 20,        // a gather of `group` takes long; payload: a sentence that says for whom
+  kLate = 20,        // a gather of `group` takes long; payload: a sentence that says for whom;
+                     // from: the rank that says it for the job, kNobody: one has said it before
   // Several unique ids. From an agent to the introducer of a further one, before kJoin: the first
   // id, sealed by the further one's secret.
   kFirstId = 21,
@@ -60,6 +61,8 @@ inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
 inline constexpr uint32_t kBlobBytesMax = 1U << 20;
 inline constexpr size_t kHeaderBytes = 40;
 inline constexpr size_t kNamesMax = 16;  // ranks that one sentence names
+
+inline constexpr uint32_t kNobody = ~0U;  // in place of a rank or a process
 
 struct Message {
   MessageType type = MessageType::kLeave;

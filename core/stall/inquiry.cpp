@@ -196,14 +196,14 @@ void Inquiries::finish(Round& round) {
                            .payload = encode(round.summary)});
 }
 
-void Inquiries::spread(uint64_t id, std::string_view sentence) {
+void Inquiries::spread(uint64_t id, std::string_view verdict) {
   const auto at = rounds_.find({rank_, id});
   if (at == rounds_.end()) {
     return;
   }
   pass_on(
       at->second,
-      {.step = InquiryStep::kVerdict, .root = rank_, .id = id, .payload = std::string(sentence)});
+      {.step = InquiryStep::kVerdict, .root = rank_, .id = id, .payload = std::string(verdict)});
   at->second.keep_until = {};
 }
 

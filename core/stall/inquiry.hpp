@@ -23,7 +23,7 @@ enum class InquiryStep : uint8_t {
   kAsk,      // what do you do?
   kHeard,    // the question has come
   kAnswer,   // `payload`: the summary of this rank and those below it
-  kVerdict,  // `payload`: the sentence, to all ranks
+  kVerdict,  // `payload`: the verdict, to all ranks
 };
 inline constexpr uint8_t kInquirySteps = 4;
 
@@ -47,7 +47,7 @@ class Inquiries {
     /// This rank's inquiry has its answers.
     std::function<void(uint64_t id, const StatusSummary&)> conclude;
     /// A verdict of another rank's inquiry.
-    std::function<void(std::string_view sentence)> hear;
+    std::function<void(std::string_view verdict)> hear;
   };
 
   Inquiries(int rank, int nranks, Surroundings surroundings);
@@ -59,7 +59,7 @@ class Inquiries {
   /// `rank` has left the communicator and answers nothing.
   void skip(int rank, TimePoint now);
   /// Tells all ranks that answered the verdict of the inquiry that has just concluded.
-  void spread(uint64_t id, std::string_view sentence);
+  void spread(uint64_t id, std::string_view verdict);
   /// An inquiry is under way that this rank has a part in.
   [[nodiscard]] bool any() const noexcept { return !rounds_.empty(); }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
@@ -25,6 +26,8 @@ using std::chrono::seconds;
 constexpr auto kFresh = seconds(3);  // the engine confirms a stall more often
 constexpr auto kInPluginAfter = seconds(1);
 constexpr uint32_t kDoublingsMax = 10;
+constexpr size_t kCauseBytesMax = 128;  // from other ranks, as are the causes of one stall
+constexpr size_t kCausesMax = 16;
 
 uint64_t random_id() {
   std::random_device device;
@@ -56,7 +59,7 @@ std::unique_ptr<Inquiries> StallWatch::make_inquiries(const Key& key, const Memb
           .conclude = [this, key](
                           uint64_t inquiry,
                           const StatusSummary& summary) { note_finding(key, inquiry, summary); },
-          .hear = [this, key](std::string_view sentence) { note_verdict(key, sentence); }});
+          .hear = [this, key](std::string_view verdict) { note_verdict(key, verdict, false); }});
 }
 
 /// False: the arrival is of no inquiry, or others have to look at it as well.
@@ -112,15 +115,22 @@ void StallWatch::note_finding(const Key& key, uint64_t inquiry, const StatusSumm
   }
 }
 
-/// One line per process, however many of its ranks hear it.
-void StallWatch::note_verdict(const Key& key, std::string_view sentence) {
-  entries_.at(key).heard = Clock::now();
+/// `verdict`: the cause, a line feed and the sentence. One line per process, however many of its
+/// ranks hear it; the process of the rank that found a cause says it for the job, once for a stall.
+void StallWatch::note_verdict(const Key& key, std::string_view verdict, bool is_own) {
+  const size_t end = std::min(verdict.find('\n'), kCauseBytesMax);
+  const std::string cause(verdict.substr(0, end));
+  const std::string_view sentence = verdict.substr(std::min(end + 1, verdict.size()));
+  Entry& entry = entries_.at(key);
+  entry.heard = Clock::now();
+  const bool is_new = entry.stall.has_value() && entry.stall->told.size() < kCausesMax &&
+                      entry.stall->told.insert(cause).second;
   const bool is_known = std::any_of(entries_.begin(), entries_.end(), [&](const auto& other) {
     return other.first.first == key.first && other.second.verdict == sentence;
   });
-  entries_.at(key).verdict = std::string(sentence);
+  entry.verdict = std::string(sentence);
   if (!is_known) {
-    sentences_.push_back(printable(sentence));
+    sentences_.push_back({.text = printable(sentence), .is_notice = is_own && is_new});
   }
 }
 
@@ -150,9 +160,11 @@ void StallWatch::tell_findings(const std::vector<Finding>& findings) {
     if (!member.file.empty()) {
       append_line(member.file, verdict.json);
     }
+    const std::string told = fmt::format("{} {}\n{}", name(verdict.cause),
+                                         fmt::join(verdict.ranks, " "), verdict.sentence);
     const std::lock_guard lock(mutex_);
-    pinned.entry->inquiries->spread(finding.inquiry, verdict.sentence);
-    note_verdict(finding.member, verdict.sentence);
+    pinned.entry->inquiries->spread(finding.inquiry, told);
+    note_verdict(finding.member, told, true);
   }
 }
 

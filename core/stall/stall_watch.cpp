@@ -235,7 +235,7 @@ void StallWatch::send_all() {
   std::vector<Outgoing> outgoing;
   std::vector<Failure> failures;
   std::vector<Finding> findings;
-  std::vector<std::string> sentences;
+  std::vector<Sentence> sentences;
   {
     const std::lock_guard lock(mutex_);
     outgoing.swap(outgoing_);
@@ -254,8 +254,12 @@ void StallWatch::send_all() {
     }
   }
   tell_findings(findings);
-  for (const std::string& sentence : sentences) {
-    PLEXUS_WARN("{}", sentence);
+  for (const Sentence& sentence : sentences) {
+    if (sentence.is_notice) {
+      PLEXUS_NOTIFY("{}", sentence.text);
+    } else {
+      PLEXUS_WARN("{}", sentence.text);
+    }
   }
 }
 

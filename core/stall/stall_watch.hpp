@@ -145,9 +145,10 @@ class StallWatch {
     bool is_split = false;
     pthread_t thread{};
     TimePoint since;
-    TimePoint checked;       // last confirmation that it still lasts
-    std::set<int> needs;     // peers that have not begun its collective or split
-    uint32_t inquiries = 0;  // that it has caused
+    TimePoint checked;           // last confirmation that it still lasts
+    std::set<int> needs;         // peers that have not begun its collective or split
+    uint32_t inquiries = 0;      // that it has caused
+    std::set<std::string> told;  // causes that some process of the job has said on standard error
   };
   struct Entry {
     Member member;
@@ -245,7 +246,7 @@ class StallWatch {
   static std::chrono::milliseconds delay_of(int rank);
   void look_into(Entry& entry, TimePoint now);
   void note_finding(const Key& key, uint64_t inquiry, const StatusSummary& summary);
-  void note_verdict(const Key& key, std::string_view sentence);
+  void note_verdict(const Key& key, std::string_view verdict, bool is_own);
   void tell_findings(const std::vector<Finding>& findings);
   static void note_lost(Entry& entry, const StallHop& waiting, TimePoint now);
   [[nodiscard]] RankStatus status_of(const Key& key, const Entry& entry, TimePoint now);
@@ -257,7 +258,12 @@ class StallWatch {
   std::vector<Outgoing> outgoing_;
   std::vector<Failure> failures_;
   std::vector<Finding> findings_;
-  std::vector<std::string> sentences_;     // verdicts of other ranks, to be logged
+  /// A verdict that is to be logged.
+  struct Sentence {
+    std::string text;
+    bool is_notice = false;  // this process says it for the job
+  };
+  std::vector<Sentence> sentences_;
   std::map<uint64_t, std::string> asked_;  // inquiry of inquire() -> its JSON, when it is there
   std::condition_variable answered_;
   uint64_t epochs_ = 0;

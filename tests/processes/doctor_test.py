@@ -59,6 +59,30 @@ class Doctor(job.Test):
         os.kill(ranks[1].pid, signal.SIGCONT)
         ranks[0].read_line()  # it goes on
 
+    def test_lists_programs_ranks_and_who_waits(self):
+        ranks = self.start_job()
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        self.wait_until(60, lambda: self.classes(ranks[0].pid).get("waiting"), "nobody waits")
+        rows = [line.split(maxsplit=1) for line in self.doctor().splitlines()]
+        self.assertEqual(rows[0][0], "PID")
+        found = {int(pid): text for pid, text in rows[1:]}
+        for rank, command in ranks.items():
+            self.assertIn("plexus perf all_reduce -b 1K", found[command.pid])
+            self.assertIn("? " if rank == 1 else f" {rank} of 3 ", found[command.pid])
+        self.assertIn("does not answer", found[ranks[1].pid])
+        self.assertRegex(found[ranks[0].pid] + found[ranks[2].pid], r"rank [02]: waiting for rank [012], \d+ s, in all_")
+        listed = {each["pid"]: each for each in json.loads(self.doctor("--json"))}
+        self.assertEqual(listed[ranks[2].pid]["ranks"], "2 of 3")
+        os.kill(ranks[1].pid, signal.SIGCONT)
+        ranks[0].read_line()
+
+    def test_lists_several_ranks_of_a_process(self):
+        command = self.start(job.perf("all_reduce", "--ranks", "4", "--mode", "threads", *LONG, *job.limit(120)))
+        command.read_line()
+        command.read_line()
+        row, = [line for line in self.doctor().splitlines() if line.split()[0] == str(command.pid)]
+        self.assertIn(" 0-3 of 4 ", row)
+
     def test_says_why_not(self):
         ranks = self.start_job(PLEXUS_DOCTOR="0")
         self.assertIn("PLEXUS_DOCTOR=0", self.doctor(ranks[0].pid, code=1))

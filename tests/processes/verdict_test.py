@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import select
 import signal
 import tempfile
 
@@ -52,6 +53,44 @@ class Verdict(job.Test):
 
     def test_a_stopped_rank_is_named_over_tcp(self):
         self.stop_rank(1, **OVER_TCP)
+
+    def said(self, ranks):
+        """What ranks under way have written to standard error."""
+        text = ""
+        for command in ranks.values():
+            while select.select([command.process.stderr], [], [], 0)[0]:
+                part = os.read(command.process.stderr.fileno(), 65536).decode()
+                if not part:
+                    break
+                text += part
+        return text
+
+    def test_one_process_says_it_once_where_no_log_was_asked_for(self):
+        for stopped in (0, 1):
+            ranks = self.start_ranks(3, "all_reduce", *LONG, *job.limit(120), **self.settings)
+            ranks[0].read_line()
+            ranks[0].read_line()
+            os.kill(ranks[stopped].pid, signal.SIGSTOP)
+            self.wait_until(60, lambda: sum(found["ranks"] == [stopped] for found in self.verdicts()) >= 2,
+                            "no second inquiry")
+            self.assertRegex(self.said(ranks), r"\Aplexus: comm 0x[0-9a-f]+ of 3 ranks: rank \d has waited for \d+ s in "
+                             rf"all_(reduce|gather)\([^\n]*: rank {stopped} \([^\n]*:{ranks[stopped].pid}\) does not "
+                             r"answer[^\n]*\n\Z")
+            os.kill(ranks[stopped].pid, signal.SIGCONT)
+            ranks[0].read_line()  # it goes on
+            for command in ranks.values():
+                command.stop()
+            self.file.unlink()
+
+    def test_those_who_asked_for_silence_get_it(self):
+        ranks = self.start_ranks(3, "all_reduce", *LONG, *job.limit(120), **self.settings, NCCL_DEBUG="NONE")
+        ranks[0].read_line()
+        ranks[0].read_line()
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        self.wait_for("stopped")
+        os.kill(ranks[1].pid, signal.SIGCONT)
+        ranks[0].read_line()
+        self.assertEqual(self.said(ranks), "")
 
     def test_a_message_that_does_not_arrive_names_its_link(self):
         flags = ["sendrecv", "-b", "1M", "-e", "1M", "-n", "2000", "--tsv", "-", *job.limit(120)]
@@ -131,6 +170,19 @@ class Verdict(job.Test):
                     **self.settings}
         ranks = self.start_ranks(3, "all_reduce", "-e", "1K", skip=(1,), **settings)
         self.wait_for_line(ranks, log, "still waiting for rank 1: others have waited for 1 s in init")
+        ranks |= self.start_ranks(3, "all_reduce", "-e", "1K", skip=(0, 2), **settings)
+        for command in ranks.values():
+            self.assertEqual(command.end(60).returncode, 0)
+
+    def test_init_says_once_who_has_not_come(self):
+        log = self.file.with_name("log")
+        settings = {"rendezvous": f"127.0.0.1:{job.free_port()}", **self.settings}
+        ranks = self.start_ranks(3, "all_reduce", "-e", "1K", skip=(1, 2), **settings)
+        ranks |= self.start_ranks(3, "all_reduce", "-e", "1K", skip=(0, 1), NCCL_DEBUG="WARN", NCCL_DEBUG_FILE=f"{log}.%p",
+                                  **settings)
+        file = pathlib.Path(f"{log}.{ranks[2].pid}")
+        self.wait_until(60, lambda: file.exists() and "others have waited for 2 s" in file.read_text(), "no second line")
+        self.assertRegex(self.said(ranks), r"\Aplexus: still waiting for rank 1: others have waited for 1 s in init[^\n]*\n\Z")
         ranks |= self.start_ranks(3, "all_reduce", "-e", "1K", skip=(0, 2), **settings)
         for command in ranks.values():
             self.assertEqual(command.end(60).returncode, 0)

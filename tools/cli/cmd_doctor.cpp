@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // `plexus doctor`: what the ranks of a running job do, and who keeps whom waiting. It asks one
 // process (core/stall/status_server.hpp), which asks all others over the job's control plane.
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
+#include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +21,7 @@
 
 #include "core/base/text.hpp"
 #include "core/os/local_socket.hpp"
+#include "guest/file.hpp"
 #include "tools/cli/commands.hpp"
 
 namespace plexus {
@@ -26,6 +31,9 @@ using nlohmann::json;
 
 constexpr std::string_view kPrefix = "plexus-doctor-";  // StatusServer::name_of
 constexpr auto kAnswerTime = std::chrono::seconds(30);
+constexpr auto kListTime = std::chrono::seconds(2);
+constexpr size_t kCommandLineMax = 4096;
+constexpr size_t kProgramShown = 48;
 constexpr size_t kAnswerBytesMax = size_t{64} << 20;
 constexpr size_t kRecentShown = 3;
 
@@ -56,22 +64,149 @@ std::vector<int> find_processes() {
   return found;
 }
 
-Result<std::string> ask(const Options& options) {
-  auto server = LocalSocket::connect(std::string(kPrefix) + std::to_string(options.pid));
+/// What the process says of its ranks, and of all others if it is to ask them.
+Result<json> ask(int pid, bool asks_others, std::chrono::milliseconds time) {
+  auto server = LocalSocket::connect(std::string(kPrefix) + std::to_string(pid));
   if (server.has_error()) {
     return fail(
         server.error().code(),
         "process {} has no communicator of Plexus, has PLEXUS_DOCTOR=0 set, or is in another "
         "network namespace (container): {}",
-        options.pid, server.error().message());
+        pid, server.error().message());
   }
-  PLEXUS_TRY(server.value().send_all(options.here ? "ranks\n" : "all\n", kAnswerTime));
-  PLEXUS_TRY(answer, server.value().recv_until('\0', kAnswerBytesMax, kAnswerTime));
+  PLEXUS_TRY(server.value().send_all(asks_others ? "all\n" : "ranks\n", time));
+  PLEXUS_TRY(answer, server.value().recv_until('\0', kAnswerBytesMax, time));
   if (answer.empty()) {
     return fail(Code::kRemoteError,
-                "process {} did not answer: it ended, or it belongs to another user", options.pid);
+                "process {} did not answer: it ended, or it belongs to another user", pid);
   }
-  return answer;
+  json found = json::parse(answer, nullptr, false);
+  if (found.is_discarded() || !found.contains("ranks")) {
+    return fail(Code::kRemoteError,
+                "process {} gave no answer that makes sense: it ended, or runs another version of "
+                "Plexus",
+                pid);
+  }
+  return found;
+}
+
+/// The command line of a process, as far as it fits into a column.
+std::string program_of(int pid) {
+  std::string line = read_regular_file(fmt::format("/proc/{}/cmdline", pid), kCommandLineMax).text;
+  std::replace(line.begin(), line.end(), '\0', ' ');
+  line = printable(line.substr(0, line.find_last_not_of(' ') + 1));
+  line.erase(0, line.rfind('/', line.find(' ')) + 1);  // the folder of the program
+  return line.size() > kProgramShown ? line.substr(0, kProgramShown - 3) + "..." : line;
+}
+
+/// A process of this host, as the list shows it.
+struct Process {
+  int pid;
+  std::string program;
+  std::string ranks = "?";
+  std::string waits = "does not answer";
+};
+
+/// "0-3 of 8", in the largest communicator.
+std::string describe_ranks(const json& ranks) {
+  int nranks = 0;
+  std::set<int> mine;
+  for (const json& rank : ranks) {
+    if (const int size = rank.at("nranks"); size > nranks) {
+      nranks = size;
+      mine.clear();
+    }
+    if (rank.at("nranks") == nranks) {
+      mine.insert(rank.at("rank").get<int>());
+    }
+  }
+  if (mine.empty()) {
+    return "none";
+  }
+  const bool is_row = *mine.rbegin() - *mine.begin() + 1 == static_cast<int>(mine.size());
+  return mine.size() > 1 && is_row
+             ? fmt::format("{}-{} of {}", *mine.begin(), *mine.rbegin(), nranks)
+             : fmt::format("{} of {}", fmt::join(mine, ","), nranks);
+}
+
+/// What those ranks do that have waited for a second; "-": none has.
+std::string describe_waits(const json& ranks) {
+  std::string waits;
+  for (const json& rank : ranks) {
+    if (const int time = rank.at("seconds"); time > 0) {
+      waits += fmt::format("{}rank {}: {}{}, {} s{}{}", waits.empty() ? "" : "; ",
+                           rank.at("rank").get<int>(), rank.at("activity").get<std::string>(),
+                           rank.contains("waits_for")
+                               ? fmt::format(" for rank {}", rank.at("waits_for").get<int>())
+                               : "",
+                           time, rank.contains("call") ? ", in " : "", rank.value("call", ""));
+    }
+  }
+  return waits.empty() ? "-" : printable(waits);
+}
+
+Process look_at(int pid) {
+  Process process{.pid = pid, .program = program_of(pid)};
+  const auto found = ask(pid, false, kListTime);
+  if (found.has_error()) {
+    return process;
+  }
+  try {
+    process.ranks = describe_ranks(found.value()["ranks"]);
+    process.waits = describe_waits(found.value()["ranks"]);
+  } catch (const json::exception&) {
+    process.waits = "runs another version of Plexus";
+  }
+  return process;
+}
+
+/// All are asked at once, as one that is stopped takes its time not to answer.
+std::vector<Process> look_at_all() {
+  std::vector<std::future<Process>> asked;
+  for (const int pid : find_processes()) {
+    asked.push_back(std::async(std::launch::async, look_at, pid));
+  }
+  std::vector<Process> found;
+  for (std::future<Process>& each : asked) {
+    found.push_back(each.get());
+  }
+  return found;
+}
+
+void print_table(const std::vector<Process>& processes) {
+  const auto width = [&](std::string Process::*column, size_t least) {
+    for (const Process& each : processes) {
+      least = std::max(least, (each.*column).size());
+    }
+    return least;
+  };
+  const size_t program = width(&Process::program, std::strlen("PROGRAM"));
+  const size_t ranks = width(&Process::ranks, std::strlen("RANKS"));
+  constexpr const char* kRow = "{:>8}  {:{}}  {:{}}  {}\n";
+  fmt::print(kRow, "PID", "PROGRAM", program, "RANKS", ranks, "WAITS");
+  for (const Process& each : processes) {
+    fmt::print(kRow, each.pid, each.program, program, each.ranks, ranks, each.waits);
+  }
+}
+
+/// The processes of this host that can be asked.
+int list_processes(bool as_json) {
+  const std::vector<Process> processes = look_at_all();
+  if (as_json) {
+    json all = json::array();
+    for (const Process& each : processes) {
+      all.push_back({{"pid", each.pid},
+                     {"program", each.program},
+                     {"ranks", each.ranks},
+                     {"waits", each.waits}});
+    }
+    fmt::print("{}\n", all.dump());
+  } else if (processes.empty()) {
+    fmt::print("no process of this host has a communicator of Plexus\n");
+  } else {
+    print_table(processes);
+  }
+  return processes.empty() ? kExitUnchecked : kExitOk;
 }
 
 void print_rank(const json& rank, int recent) {
@@ -85,12 +220,12 @@ void print_rank(const json& rank, int recent) {
   }
   fmt::print("{}{}, {} made\n", rank.contains("where") ? ": " : "", rank.value("where", ""),
              counted(rank.value("calls", uint64_t{0}), "call"));
-  const json& calls = rank["recent"];
+  const json& calls = rank.at("recent");
   const size_t shown = std::min(calls.size(), static_cast<size_t>(recent));
   for (size_t i = calls.size() - shown; i < calls.size(); ++i) {
     fmt::print("    {}\n", calls[i].get<std::string>());
   }
-  for (const json& wait : rank["waits"]) {
+  for (const json& wait : rank.at("waits")) {
     fmt::print("  waits for rank {} in {}: {}\n", wait.value("rank", -1), wait.value("call", ""),
                wait.value("where", ""));
   }
@@ -98,12 +233,12 @@ void print_rank(const json& rank, int recent) {
 
 void print_comm(const json& comm) {
   fmt::print("all {} ranks of comm {}:\n", comm.value("nranks", 0), comm.value("comm", ""));
-  for (const json& each : comm["classes"]) {
+  for (const json& each : comm.at("classes")) {
     std::vector<int> ranks;
-    for (const json& example : each["examples"]) {
+    for (const json& example : each.at("examples")) {
       ranks.push_back(example.value("rank", -1));
     }
-    const json& first = each["examples"][0];
+    const json& first = each.at("examples").at(0);
     const uint64_t count = each.value("count", uint64_t{0});
     fmt::print(
         "  {}: {}{}{}{}\n", counted(count, "rank"), first.value("activity", ""),
@@ -119,24 +254,17 @@ void print_comm(const json& comm) {
 }
 
 int run_once(const Options& options) {
-  const auto answer = ask(options);
+  const auto answer = ask(options.pid, !options.here, kAnswerTime);
   if (answer.has_error()) {
     return report_error(answer.error(), kExitWrong);
   }
-  const json found = json::parse(answer.value(), nullptr, false);
-  if (found.is_discarded() || !found.contains("ranks")) {
-    return report_error(fail(Code::kRemoteError,
-                             "process {} gave no answer that makes sense: it "
-                             "ended, or runs another version of Plexus",
-                             options.pid),
-                        kExitWrong);
-  }
+  const json& found = answer.value();
   if (options.as_json) {
     fmt::print("{}\n", found.dump());
     return kExitOk;
   }
-  fmt::print("process {}, {}\n", options.pid, counted(found["ranks"].size(), "rank"));
-  for (const json& rank : found["ranks"]) {
+  fmt::print("process {}, {}\n", options.pid, counted(found.at("ranks").size(), "rank"));
+  for (const json& rank : found.at("ranks")) {
     print_rank(rank, options.recent);
   }
   for (const json& comm : found.value("comms", json::array())) {
@@ -148,10 +276,7 @@ int run_once(const Options& options) {
 
 int run_doctor(const Options& options) {
   if (options.pid == 0) {
-    const std::vector<int> found = find_processes();
-    fmt::print("{}\n", found.empty() ? "no process of this host has a communicator of Plexus"
-                                     : fmt::format("{}", fmt::join(found, "\n")));
-    return found.empty() ? kExitUnchecked : kExitOk;
+    return list_processes(options.as_json);
   }
   constexpr auto kPause = std::chrono::seconds(2);
   int code = run_once(options);
@@ -171,7 +296,7 @@ Command add_doctor_command(CLI::App& program) {
   app->add_option(
          "PID", options->pid,
          "Any process of the job, on this host, of the same user; without it, the processes "
-         "that can be asked are listed")
+         "that can be asked are listed with their programs, ranks, and who waits")
       ->check(CLI::PositiveNumber);
   app->add_flag("--here", options->here, "Only this process's ranks; do not ask the others");
   app->add_flag("--watch", options->watch, "Again every 2 s, until the process ends");

@@ -197,6 +197,41 @@ TEST_F(LogTest, IsSilentAtALevelItDoesNotKnow) {
   EXPECT_EQ(text(), "");
 }
 
+// Those who asked for no log see a notice on standard error, unless they asked for silence.
+TEST_F(LogTest, WritesANoticeAlsoForThoseWhoAskedForNoLog) {
+  const auto notice = [](const char* level) {
+    level == nullptr ? unsetenv("NCCL_DEBUG") : setenv("NCCL_DEBUG", level, 1);
+    testing::internal::CaptureStderr();
+    reset_log();
+    PLEXUS_NOTIFY("rank {} is late", 3);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(notice("WARN"), "");
+  EXPECT_THAT(text(), HasSubstr("NCCL WARN rank 3 is late\n"));
+  for (const char* level : {static_cast<const char*>(nullptr), "", "VERSION", "LOUD"}) {
+    EXPECT_EQ(notice(level), "plexus: rank 3 is late\n");
+  }
+  EXPECT_EQ(notice("none"), "");
+  EXPECT_STREQ(last_error_text(), "rank 3 is late");
+}
+
+TEST_F(LogTest, LeavesWhatTookTheNumberOfAClosedStandardErrorAlone) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  testing_fork::run_in_child([&] {
+    unsetenv("NCCL_DEBUG");
+    reset_log();
+    close(STDERR_FILENO);
+    PLEXUS_NOTIFY("nowhere");
+    dup2(ends[1], STDERR_FILENO);
+    PLEXUS_NOTIFY("a line");
+  });
+  char byte = 0;
+  EXPECT_EQ(::read(ends[0], &byte, 1), -1) << "another file got it";
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST_F(LogTest, KeepsTheLastErrorAtEveryLevelAndCutsIt) {
   set("NONE", nullptr);
   PLEXUS_WARN("first");

@@ -106,6 +106,32 @@ TEST_F(IntroducerTest, SaysWhoDidNotCome) {
                                    HasSubstr("PLEXUS_BOOTSTRAP_TIMEOUT")));
 }
 
+TEST_F(IntroducerTest, ChoosesWhoSaysForTheJobThatRanksAreLate) {
+  ASSERT_TRUE(join(1, 2, 4).has_value());
+  ASSERT_TRUE(join(2, 1, 4).has_value());
+  const Error late = fail(Code::kInProgress, "others wait");
+  const auto ask = [&](uint32_t guest, uint32_t rank) {
+    sent_.clear();
+    ASSERT_TRUE(
+        introducer_.take(guest, {.type = MessageType::kFail, .from = rank, .payload = encode(late)})
+            .has_value());
+  };
+  ask(1, 2);
+  EXPECT_TRUE(sent_.empty()) << "the lowest rank that has come asks for all";
+  for (const uint32_t teller : {1U, kNobody}) {
+    ask(2, 1);
+    ASSERT_EQ(sent_.size(), 2U);
+    for (const auto& [guest, message] : sent_) {
+      EXPECT_EQ(message.payload, "still waiting for rank 0, 3: others wait");
+      EXPECT_EQ(message.from, teller);
+    }
+  }
+  ASSERT_TRUE(join(3, 0, 4).has_value());
+  ask(3, 0);
+  ASSERT_EQ(sent_.size(), 3U);
+  EXPECT_EQ(sent_[0].second.from, 0U) << "for rank 3 alone";
+}
+
 TEST_F(IntroducerTest, SaysThatItMayHaveRefusedThoseWhoDidNotCome) {
   ASSERT_TRUE(join(1, 1, 4).has_value());
   introducer_.give_up(3);
