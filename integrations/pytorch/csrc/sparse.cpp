@@ -41,7 +41,7 @@ class SparseSum {
     all_values_ = gather(values_, counts, comm, stream);
   }
 
-  void add_to(at::Tensor target) const {
+  void add_to(const at::Tensor& target) const {
     const c10::NoGradGuard no_grad;
     target.copy_(at::sparse_coo_tensor(all_indices_.t(), all_values_, sizes_,
                                        all_values_.options().layout(at::kSparse))
@@ -70,6 +70,7 @@ class SparseSum {
     shape[0] = 1;
     const auto row_bytes = static_cast<size_t>(c10::multiply_integers(shape)) * rows.element_size();
     std::vector<size_t> bytes;
+    bytes.reserve(static_cast<size_t>(nranks_));
     for (int rank = 0; rank < nranks_; ++rank) {
       bytes.push_back(static_cast<size_t>(counts[rank].item<int64_t>()) * row_bytes);
     }
