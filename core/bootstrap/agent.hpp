@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "core/base/clock.hpp"
+#include "core/bootstrap/agent_hooks.hpp"
 #include "core/bootstrap/gathered.hpp"
 #include "core/bootstrap/message.hpp"
 #include "core/bootstrap/process_table.hpp"
@@ -65,8 +66,7 @@ struct AgentOutput {
   std::function<void(const Message&)> to_introducer;
   /// All ranks of this process have left: `message` is the last one on every connection.
   std::function<void(const Message& message)> say_goodbye;
-  /// What keeps the ranks of this process from calling, for those that wait for them; "": unknown.
-  std::function<std::string()> explain = [] { return std::string(); };
+  AgentHooks hooks = {};
 };
 
 /// Threads: one at a time.
@@ -148,6 +148,7 @@ class Agent {
     std::map<uint32_t, uint64_t> done;  // rank of this process -> its gathers so far
     std::map<uint32_t, LeaveNote> left;
     size_t left_below = 0;             // of those, ranks of this process and of those below
+    bool is_compared = false;          // their records, as far as they have to be
     std::optional<uint32_t> notes_at;  // who has the notes of `left` now, if not this process
     std::optional<Error> failure;
     FailureCause cause = FailureCause::kFailed;  // of `failure`
@@ -191,10 +192,11 @@ class Agent {
   void progress(uint64_t id, Group& group, uint64_t number);
   void finish(uint64_t id, Group& group, uint64_t number);
   void pass_down(uint64_t id, Group& group, const Message& gathered);
-  void note(Group& group, LeaveNote note);
+  void note(uint64_t id, Group& group, LeaveNote note);
   [[nodiscard]] bool is_below(const Group& group, uint32_t rank) const;
   [[nodiscard]] bool is_left_by_all(const Group& group) const;
   void check_left(uint64_t id, Group& group);
+  void compare_left(uint64_t id, Group& group, uint32_t rank);
   void progress_leaving(uint64_t id, Group& group);
   void take_back_notes(uint32_t process);
   void send_notes(uint64_t id, const Group& group, uint32_t process);

@@ -264,7 +264,7 @@ void Agent::tell_late(const Group& group, const Message& late) {
 }
 
 std::vector<MissingRank> Agent::explain_missing(const std::vector<uint32_t>& ranks) const {
-  const std::string why = out_.explain();
+  const std::string why = out_.hooks.explain();
   std::vector<MissingRank> missing;
   for (const uint32_t rank : ranks) {
     missing.push_back({.rank = rank, .why = why});
@@ -279,7 +279,8 @@ Result<void> Agent::take_leave_group(uint32_t rank, Message message) {
   if (group == nullptr || group->ranks.count(rank) == 0 || message.payload.size() > kBlobBytesMax) {
     return break_of_protocol("a rank leaves a group that it is not in");
   }
-  note(*group, {.rank = rank, .gathers = group->done[rank], .record = std::move(message.payload)});
+  note(message.group, *group,
+       {.rank = rank, .gathers = group->done[rank], .record = std::move(message.payload)});
   out_.deliver(rank, {.type = MessageType::kLeaveGroup, .group = message.group});
   check_left(message.group, *group);
   progress_leaving(message.group, *group);
@@ -289,6 +290,7 @@ Result<void> Agent::take_leave_group(uint32_t rank, Message message) {
 /// Notes come from below, and from processes whose parents are not there.
 Result<void> Agent::take_notes(Group& group, const Message& message) {
   PLEXUS_TRY(notes, decode_leave_notes(message.payload));
+  group.is_compared |= message.tag != 0;
   for (LeaveNote& one : notes) {
     if (!group.layout->has(one.rank)) {
       return break_of_protocol("a leave note of a rank that is not in the group");
@@ -296,7 +298,10 @@ Result<void> Agent::take_notes(Group& group, const Message& message) {
     if (group.ranks.count(one.rank) != 0) {
       continue;  // it comes back from a process that has left
     }
-    note(group, std::move(one));
+    note(message.group, group, std::move(one));
+  }
+  if (is_over_) {
+    return ok();  // it has said goodbye
   }
   group.notes_at.reset();
   check_left(message.group, group);
@@ -304,11 +309,13 @@ Result<void> Agent::take_notes(Group& group, const Message& message) {
   return ok();
 }
 
-void Agent::note(Group& group, LeaveNote note) {
+void Agent::note(uint64_t id, Group& group, LeaveNote note) {
   const uint32_t rank = note.rank;
-  if (group.left.insert_or_assign(rank, std::move(note)).second && is_below(group, rank)) {
-    ++group.left_below;
+  if (!group.left.insert_or_assign(rank, std::move(note)).second) {
+    return;
   }
+  group.left_below += is_below(group, rank) ? 1 : 0;
+  compare_left(id, group, rank);
 }
 
 /// Whether it is a rank of this process, or of one below it in the group's tree.
@@ -342,6 +349,25 @@ void Agent::check_left(uint64_t id, Group& group) {
       }
     }
   }
+}
+
+/// Has the record of `rank`, which is here now, compared with that of another rank, or those of all
+/// once they are here. When many leave at once no process may get those of all.
+void Agent::compare_left(uint64_t id, Group& group, uint32_t rank) {
+  const std::vector<uint32_t>& members = group.layout->members;
+  if (group.is_compared || group.failure.has_value() || group.left.size() < 2) {
+    return;
+  }
+  const bool has_all = group.left.size() == members.size();
+  const auto& first = *group.left.begin();
+  const auto& other = first.first == rank ? *std::next(group.left.begin()) : first;
+  AgentHooks::Records records;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (has_all || members[i] == rank || members[i] == other.first) {
+      records.emplace(static_cast<int>(i), group.left.at(members[i]).record);
+    }
+  }
+  group.is_compared = out_.hooks.compare(id, members.size(), records);
 }
 
 /// May erase the group.
@@ -387,7 +413,10 @@ void Agent::send_notes(uint64_t id, const Group& group, uint32_t process) {
   for (const auto& [rank, note] : group.left) {
     notes.push_back(note);
   }
-  out_.send(process, {.type = MessageType::kLeaveGroup, .group = id, .payload = encode(notes)});
+  out_.send(process, {.type = MessageType::kLeaveGroup,
+                      .group = id,
+                      .tag = group.is_compared ? 1U : 0U,
+                      .payload = encode(notes)});
 }
 
 /// All members have left.

@@ -23,14 +23,14 @@ constexpr uint64_t kLocalProcess = 1;
 
 // ---- AgentHost ----
 
-AgentHost::AgentHost(uint64_t world, uint64_t process, Explain explain)
+AgentHost::AgentHost(uint64_t world, uint64_t process, AgentHooks hooks)
     : agent_(world,
              process,
              {.send = [this](uint32_t to, const Message& message) { send(to, message); },
               .deliver = [this](uint32_t rank, const Message& message) { deliver(rank, message); },
               .to_introducer = [this](const Message& message) { send_to_introducer(message); },
               .say_goodbye = [this](const Message& message) { say_goodbye(message); },
-              .explain = std::move(explain)}) {}
+              .hooks = std::move(hooks)}) {}
 
 void AgentHost::deliver(uint32_t rank, const Message& message) {
   const auto at = families_.find(rank);
@@ -107,7 +107,8 @@ void AgentHost::take_all_later() {
 
 // ---- LocalAgentHost ----
 
-LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(world, kLocalProcess) {
+LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks, AgentHooks hooks)
+    : AgentHost(world, kLocalProcess, std::move(hooks)) {
   ProcessEntry self{.process = kLocalProcess,
                     .pid = static_cast<int32_t>(getpid()),
                     .host = host_identity("").name,
@@ -124,8 +125,8 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
                                                         Socket listener,
                                                         ProvenSocket& introducer,
                                                         size_t links_max,
-                                                        Explain explain) {
-  auto server = std::make_shared<AgentServer>(id, process, std::move(explain));
+                                                        AgentHooks hooks) {
+  auto server = std::make_shared<AgentServer>(id, process, std::move(hooks));
   PLEXUS_TRY(address, listener.local_address());
   server->address_ = address;
   server->introducer_name_ = introducer.socket.peer_name();
@@ -137,7 +138,12 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
           {.take = [self = server.get()](Link link,
                                          Message message) { self->take(link, std::move(message)); },
            .end = [self = server.get()](Link link, LinkSet::End end,
-                                        const std::string& why) { self->end(link, end, why); }}));
+                                        const std::string& why) { self->end(link, end, why); },
+           .differ = {},
+           .take_late =
+               [self = server.get()](Link link, Message message) {
+                 self->peers_->take_late(link, std::move(message));
+               }}));
   server->links_ = std::move(links);
   server->peers_ = std::make_unique<PeerLinks>(
       *server->links_, id.job, links_max,

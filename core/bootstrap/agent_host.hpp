@@ -27,10 +27,7 @@ class Family;
 /// Threads: any. Lock order: mutex_, then the lock of a Family.
 class AgentHost {
  public:
-  /// See AgentOutput.
-  using Explain = std::function<std::string()>;
-  AgentHost(
-      uint64_t world, uint64_t process, Explain explain = [] { return std::string(); });
+  AgentHost(uint64_t world, uint64_t process, AgentHooks hooks);
   virtual ~AgentHost() = default;
   AgentHost(const AgentHost&) = delete;
   AgentHost& operator=(const AgentHost&) = delete;
@@ -73,7 +70,7 @@ class AgentHost {
 /// All ranks are in this process: no sockets, no threads.
 class LocalAgentHost final : public AgentHost {
  public:
-  LocalAgentHost(uint64_t world, uint32_t nranks);
+  LocalAgentHost(uint64_t world, uint32_t nranks, AgentHooks hooks);
 };
 
 /// The agent on TCP: a listening socket and a thread, which ends when all ranks of this process
@@ -87,9 +84,9 @@ class AgentServer final : public AgentHost {
                                                     Socket listener,
                                                     ProvenSocket& introducer,
                                                     size_t links_max,
-                                                    Explain explain);
-  AgentServer(const UniqueId& id, uint64_t process, Explain explain)
-      : AgentHost(id.job, process, std::move(explain)), id_(id) {}
+                                                    AgentHooks hooks);
+  AgentServer(const UniqueId& id, uint64_t process, AgentHooks hooks)
+      : AgentHost(id.job, process, std::move(hooks)), id_(id) {}
 
   /// The introducer is that of a further unique id. `sealed`: payload of kFirstId.
   void name_first_id(std::string sealed);

@@ -173,9 +173,10 @@ uint64_t random_group() {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
+std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks, AgentHooks hooks) {
   const uint64_t world = random_group();
-  auto host = std::make_shared<LocalAgentHost>(world, static_cast<uint32_t>(nranks));
+  auto host =
+      std::make_shared<LocalAgentHost>(world, static_cast<uint32_t>(nranks), std::move(hooks));
   const std::vector<uint32_t> members = all_ranks(static_cast<size_t>(nranks));
   std::vector<std::unique_ptr<Exchange>> exchanges;
   for (const uint32_t rank : members) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/bootstrap/agent_hooks.hpp"
 #include "core/bootstrap/failure_cause.hpp"
 #include "core/bootstrap/gathered.hpp"
 
@@ -110,6 +111,6 @@ class Exchange {
 };
 
 /// Exchanges for `nranks` ranks of this process, without sockets or threads.
-std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks);
+std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks, AgentHooks hooks = {});
 
 }  // namespace plexus

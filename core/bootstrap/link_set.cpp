@@ -432,7 +432,7 @@ void LinkSet::read(Link link) {
 
 bool LinkSet::take_bytes(Link link, const char* bytes, size_t size_bytes) {
   Entry& entry = *find(link);
-  if (entry.state == Entry::State::kFinishing) {
+  if (entry.state == Entry::State::kFinishing && !handler_.take_late) {
     return true;
   }
   entry.reader.append(bytes, size_bytes);
@@ -455,7 +455,7 @@ bool LinkSet::take_messages(Link link) {
     if (entry == nullptr) {
       return false;
     }
-    if (entry->state == Entry::State::kFinishing) {
+    if (entry->state == Entry::State::kFinishing && !handler_.take_late) {
       return true;
     }
     auto message = entry->reader.next();
@@ -465,6 +465,10 @@ bool LinkSet::take_messages(Link link) {
     }
     if (!message.value().has_value()) {
       return true;
+    }
+    if (entry->state == Entry::State::kFinishing) {
+      handler_.take_late(link, std::move(*message.value()));
+      continue;
     }
     entry->is_mutual = true;
     if (std::exchange(entry->is_stranger, false)) {

@@ -46,6 +46,8 @@ class LinkSet {
     /// A caller that knows the secret was refused, because its PLEXUS_NET_SECURITY differs. May be
     /// empty.
     std::function<void(const std::string& why)> differ = {};
+    /// What still comes over a link that finishes. May be empty: it is ignored.
+    std::function<void(Link, Message)> take_late = {};
   };
   struct Times {
     std::chrono::milliseconds handshake{std::chrono::seconds(10)};  // for strangers
@@ -81,7 +83,8 @@ class LinkSet {
   /// Takes over a connection that has proved itself on both sides.
   Result<Link> adopt(ProvenSocket proven);
   void send(Link link, const Message& message);
-  /// Sends what is left, then closes when the other side does; what still comes is ignored.
+  /// Sends what is left, then closes when the other side does; what still comes goes to
+  /// Handler::take_late.
   /// Handler::end is not called.
   void finish(Link link);
   void finish_all();

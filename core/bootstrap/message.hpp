@@ -43,7 +43,8 @@ enum class MessageType : uint16_t {
   kLeft = 16,      // the answer to a probe: `from` has left `group`, with its leave record
   kFail = 17,      // from a rank: it failed; to a rank: the group failed
   kLeaveGroup = 18,  // from a rank: it leaves `group`, with its leave record; to it: the last
-                     // message of `group`; between agents: LeaveNotes
+                     // message of `group`; between agents: LeaveNotes, tag 1: their records need
+                     // no more comparison
   kLeave = 19,       // from a rank: it leaves the family; between agents: my process does
   kLate = 20,        // a gather of `group` takes long; payload: a sentence that says for whom;
                      // from: the rank that says it for the job, kNobody: one has said it before

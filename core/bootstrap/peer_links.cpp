@@ -175,6 +175,7 @@ void PeerLinks::finish_all() {
   for (const auto& [link, connection] : connections_) {
     if (connection.process.has_value()) {
       links_.send(link, *goodbye_);
+      finishing_.emplace(link, *connection.process);
     }
     links_.finish(link);
   }
@@ -203,6 +204,13 @@ void PeerLinks::take(Link link, Message message) {
     return;
   }
   take_known(link, std::move(message));
+}
+
+void PeerLinks::take_late(Link link, Message message) {
+  const auto at = finishing_.find(link);
+  if (at != finishing_.end() && message.type == MessageType::kLeaveGroup) {
+    (void)handler_.take(at->second, std::move(message));  // a link that finishes is not dropped
+  }
 }
 
 void PeerLinks::bind_all() {

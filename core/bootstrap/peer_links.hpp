@@ -58,6 +58,9 @@ class PeerLinks {
   void send(uint32_t process, const Message& message);
   /// What came over a connection of `links`.
   void take(Link link, Message message);
+  /// The same of one that finishes: after the goodbye of this process only leave notes count, of
+  /// processes that leave at the same time.
+  void take_late(Link link, Message message);
   void end(Link link, LinkSet::End end, const std::string& why);
   /// To be called after LinkSet::progress().
   void progress();
@@ -107,6 +110,7 @@ class PeerLinks {
   std::optional<Error> broken_;     // to be told
   bool is_broken_ = false;
   std::optional<Message> goodbye_;
+  std::map<Link, uint32_t> finishing_;  // link -> process, after the goodbye
   uint64_t uses_ = 0;
 };
 

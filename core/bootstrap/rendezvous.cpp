@@ -249,7 +249,7 @@ class Joining {
   Result<std::shared_ptr<AgentServer>> start_agent(ProvenSocket& introducer) {
     PLEXUS_TRY(listener, listen(introducer.socket));
     return AgentServer::start(id_, agents_.process_, std::move(listener), introducer,
-                              static_cast<size_t>(config_.control_connections), agents_.explain_);
+                              static_cast<size_t>(config_.control_connections), agents_.hooks_);
   }
   /// A link-local address is on the link of this host's interface.
   Result<SocketAddress> introducer_address() {

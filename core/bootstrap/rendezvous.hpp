@@ -27,11 +27,8 @@ class AgentServer;
 /// The agents of one process, one for each unique id in use. Threads: any.
 class Agents {
  public:
-  /// `explain`: see AgentOutput.
-  explicit Agents(
-      uint64_t process = process_id(),
-      std::function<std::string()> explain = [] { return std::string(); })
-      : process_(process), explain_(std::move(explain)) {}
+  explicit Agents(uint64_t process = process_id(), AgentHooks hooks = {})
+      : process_(process), hooks_(std::move(hooks)) {}
   Agents(const Agents&) = delete;
   Agents& operator=(const Agents&) = delete;
   [[nodiscard]] uint64_t id() const noexcept { return process_; }
@@ -48,7 +45,7 @@ class Agents {
   std::shared_ptr<Slot> slot_of(uint64_t job);
 
   const uint64_t process_;
-  const std::function<std::string()> explain_;
+  const AgentHooks hooks_;
   std::mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Slot>> slots_;  // guarded by mutex_
 };

@@ -320,7 +320,11 @@ void Communicator::say_goodbye(Departure how) {
   if (setup_.exchange == nullptr) {
     return;
   }
-  std::string record = process_.stalls.leave_record(setup_.group, setup_.rank, how);
+  const bool is_well = state() == Code::kSuccess && !stop.load(std::memory_order_acquire) &&
+                       !revoked.load(std::memory_order_relaxed);
+  std::string record = process_.stalls.leave_record(
+      setup_.group, setup_.rank,
+      how == Departure::kDestroyed && !is_well ? Departure::kStopped : how);
   process_.stalls.remove(setup_.group, setup_.rank);
   if (link_facts_ != nullptr) {
     link_facts_->leave();

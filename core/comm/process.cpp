@@ -11,12 +11,14 @@
 #include <fmt/format.h>
 
 #include "core/base/config.hpp"
+#include "core/base/log.hpp"
 #include "core/base/thread.hpp"
 #include "core/comm/at_exit.hpp"
 #include "core/comm/communicator.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/plugin/call_watch.hpp"
 #include "core/plugin/env_plugin.hpp"
+#include "core/stall/stall_probe.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {
@@ -49,10 +51,8 @@ void print_flight_record() {
   }
 }
 
-}  // namespace
-
-/// Why other ranks may wait for those of this process: see AgentOutput::explain.
-std::string Process::explain_wait() {
+/// Why other ranks may wait for those of this process.
+std::string explain_wait() {
   constexpr auto kLong = std::chrono::seconds(1);
   const auto inside = CallWatcher::of_process().find_longest(std::nullopt);
   return !inside.has_value() || inside->time < kLong
@@ -60,6 +60,27 @@ std::string Process::explain_wait() {
              : fmt::format("has been inside {} of plugin {} for {} s", inside->entry,
                            inside->plugin, inside->time.count() / 1000);
 }
+
+/// A call that only some ranks have made may have ended on those: it is told when they have left.
+bool compare_left(uint64_t group, size_t nranks, const AgentHooks::Records& records) {
+  std::map<int, LeaveRecord> decoded;
+  for (const auto& [rank, record] : records) {
+    auto one = decode_leave_record(record);
+    if (!one.has_value() || one->how != Departure::kDestroyed) {
+      return true;
+    }
+    decoded.emplace(rank, std::move(*one));
+  }
+  const std::string sentence = compare_calls(decoded);
+  if (!sentence.empty()) {
+    PLEXUS_NOTIFY("comm {:#x} of {} ranks: {}", group, nranks, sentence);
+  }
+  return !sentence.empty();
+}
+
+}  // namespace
+
+AgentHooks Process::agent_hooks() { return {.explain = explain_wait, .compare = compare_left}; }
 
 Process::Process() {
   flight_record().store(&print_flight_record);

@@ -41,7 +41,7 @@ class Process final : private ForkAware {
   /// Made at first use and never destroyed: threads of plugins may outlive main().
   static Process& instance() { return Immortal<Process>::instance(); }
 
-  Agents agents{process_id(), explain_wait};
+  Agents agents{process_id(), agent_hooks()};
   CommunicatorTable communicators;
   LocalRendezvous rendezvous;
   UserMemory memory;
@@ -75,7 +75,8 @@ class Process final : private ForkAware {
             .programs = &programs,
             .rates = &rates,
             .shown = &shown,
-            .devices = devices_};
+            .devices = devices_,
+            .hooks = agent_hooks()};
   }
 
   // -- ncclMemAlloc --
@@ -104,7 +105,7 @@ class Process final : private ForkAware {
 
  private:
   friend class Immortal<Process>;
-  static std::string explain_wait();
+  static AgentHooks agent_hooks();
   Process();
   Process(AfterFork tag, Process& parent);
   void hold() noexcept override;

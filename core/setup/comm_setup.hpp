@@ -38,6 +38,7 @@ struct SetupContext {
   RatesCache* rates;
   GroupCache<SharedMemory>* shown;
   DeviceRuntime* devices;  // nullptr: this build is without CUDA
+  AgentHooks hooks = {};
 };
 
 /// Equal on all ranks, except `rank` and what is open in this process: exchange, networks and

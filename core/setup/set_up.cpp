@@ -174,7 +174,7 @@ Result<std::vector<CommSetup>> set_up_local(const SetupContext& context,
                                             const Config& config,
                                             std::span<const int> devices,
                                             std::chrono::steady_clock::time_point started) {
-  auto exchanges = make_local_exchanges(static_cast<int>(devices.size()));
+  auto exchanges = make_local_exchanges(static_cast<int>(devices.size()), context.hooks);
   PLEXUS_TRY(self, describe_rank(config, {}, context.devices));
   const auto infos = std::make_shared<std::vector<PeerInfo>>(devices.size(), self);
   std::vector<CommSetup> setups(devices.size());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -33,6 +34,19 @@ std::string describe(const StallHop& hop, bool names_comm) {
   return fmt::format("rank {}{} waits in {} for rank {}", hop.rank, comm,
                      hop.is_split != 0 ? std::string("ncclCommSplit") : describe_call(hop.call),
                      hop.peer);
+}
+
+/// Those with `peer`; records have them in the order of peers.
+LeaveRecord::Messages find_messages(const LeaveRecord& record, uint64_t peer, bool of_vector) {
+  const auto key = [](const LeaveRecord::Messages& each) {
+    return std::pair(each.peer, each.of_vector != 0);
+  };
+  const auto at = std::lower_bound(
+      record.messages.begin(), record.messages.end(), std::pair(peer, of_vector),
+      [&](const LeaveRecord::Messages& each, const auto& wanted) { return key(each) < wanted; });
+  return at != record.messages.end() && key(*at) == std::pair(peer, of_vector)
+             ? *at
+             : LeaveRecord::Messages{};
 }
 
 }  // namespace
@@ -84,7 +98,7 @@ std::optional<LeaveRecord> decode_leave_record(std::string_view bytes) {
   record.collectives = reader.take<decltype(record.collectives)>();
   record.splits = reader.take<decltype(record.splits)>();
   const auto nlast = reader.take<uint64_t>();
-  if (nlast > LeaveRecord::kLastMax || record.how > Departure::kProcessEnded) {
+  if (nlast > LeaveRecord::kLastMax || record.how > Departure::kStopped) {
     return std::nullopt;
   }
   for (uint64_t i = 0; i < nlast; ++i) {
@@ -96,17 +110,50 @@ std::optional<LeaveRecord> decode_leave_record(std::string_view bytes) {
   return reader.broken() ? std::nullopt : std::optional(std::move(record));
 }
 
+std::string compare_calls(const std::map<int, LeaveRecord>& records) {
+  const auto [least, most] = std::minmax_element(
+      records.begin(), records.end(),
+      [](const auto& a, const auto& b) { return a.second.collectives < b.second.collectives; });
+  if (least != most && least->second.collectives < most->second.collectives) {
+    const uint64_t number = least->second.collectives;
+    const auto& last = most->second.last;
+    const auto missing = std::find_if(
+        last.begin(), last.end(), [&](const CallRecord& call) { return call.sequence == number; });
+    return fmt::format(
+        "the ranks' calls differ: rank {} has destroyed its communicator after {} collectives, "
+        "rank {} after {}{}; {}",
+        most->first, most->second.collectives, least->first, number,
+        missing == last.end() ? "" : ", without " + describe_call(*missing), kRule);
+  }
+  for (const auto& [rank, record] : records) {
+    for (const LeaveRecord::Messages& mine : record.messages) {
+      const auto peer = records.find(static_cast<int>(mine.peer));
+      if (peer == records.end()) {
+        continue;
+      }
+      const auto theirs =
+          find_messages(peer->second, static_cast<uint64_t>(rank), mine.of_vector != 0);
+      if (mine.sends != theirs.recvs || mine.recvs != theirs.sends) {
+        const bool is_sender = mine.sends != theirs.recvs;
+        return fmt::format(
+            "the ranks' calls differ: rank {} has destroyed its communicator after {} calls of {} "
+            "{} rank {}, which has made {} of {} it; every send needs its receive",
+            rank, is_sender ? mine.sends : mine.recvs, is_sender ? "ncclSend" : "ncclRecv",
+            is_sender ? "to" : "from", mine.peer, is_sender ? theirs.recvs : theirs.sends,
+            is_sender ? "ncclRecv from" : "ncclSend to");
+      }
+    }
+  }
+  return {};
+}
+
 uint64_t count_answers(const LeaveRecord& record, const CallRecord& call, int rank) {
   const auto collective = static_cast<Collective>(call.collective);
   if (!is_point_to_point(collective)) {
     return record.collectives;
   }
-  for (const LeaveRecord::Messages& messages : record.messages) {
-    if (messages.peer == static_cast<uint64_t>(rank) && messages.of_vector == call.of_vector) {
-      return collective == Collective::kSend ? messages.recvs : messages.sends;
-    }
-  }
-  return 0;
+  const auto found = find_messages(record, static_cast<uint64_t>(rank), call.of_vector != 0);
+  return collective == Collective::kSend ? found.recvs : found.sends;
 }
 
 bool depends_on(const CallRecord& call, int rank, int other) {

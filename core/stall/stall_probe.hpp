@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,8 +55,9 @@ std::optional<StallProbe> decode_stall_probe(std::string_view bytes);
 
 /// How a rank left a communicator in order.
 enum class Departure : uint64_t {
-  kDestroyed,     // by ncclCommDestroy or ncclCommAbort
+  kDestroyed,     // by ncclCommDestroy
   kProcessEnded,  // its process ended without
+  kStopped,       // by ncclCommDestroy or ncclCommAbort, after it had failed or been stopped
 };
 
 /// The calls that a rank had made in a communicator when it left.
@@ -85,6 +87,10 @@ uint64_t count_answers(const LeaveRecord& record, const CallRecord& call, int ra
 /// Whether `rank` cannot finish the collective `call` before `other` has begun it, for any
 /// algorithm.
 bool depends_on(const CallRecord& call, int rank, int other);
+
+/// Of some ranks or all, by rank: a sentence about a call that one of them has made and another one
+/// has not. "": there is none.
+std::string compare_calls(const std::map<int, LeaveRecord>& records);
 
 /// Error messages for users.
 Error describe_different(int rank, const CallRecord& call, int other, const CallRecord& others);

@@ -10,6 +10,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -30,9 +31,9 @@ Result = collections.namedtuple("Result", ["code", "text", "seconds", "value"])
 class Told:
     """A process of told_rank.py."""
 
-    def __init__(self, environment, prefix=(), prepare=None):
+    def __init__(self, environment, prefix=(), prepare=None, stderr=None):
         self.process = subprocess.Popen([*prefix, sys.executable, "-B", TOLD_RANK], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, env=environment, preexec_fn=prepare)
+                                        stdout=subprocess.PIPE, stderr=stderr, env=environment, preexec_fn=prepare)
 
     def tell(self, *words):
         self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
@@ -69,11 +70,12 @@ class ToldRanks(job.Test):
     environment = {}
     prefix = ()  # before the command
     prepare = None  # runs in each process before it
+    stderr = None  # of all processes
 
     def start_told(self):
         told = Told(job.clean_environment(PLEXUS_TEST_LIBRARY=LIBRARY, NCCL_SOCKET_IFNAME="=lo",
                                           NCCL_OOB_NET_IFNAME="=lo", **self.environment),
-                    self.prefix, self.prepare)
+                    self.prefix, self.prepare, self.stderr)
         self.addCleanup(told.stop)
         return told
 
@@ -225,6 +227,81 @@ class Leaving(ToldRanks):
         self.expect_sum(ranks[1:], "child")
         ranks[-1].kill()
         self.expect_death_of(ranks[-1], ranks[1:-1], "child")
+
+
+class Unequal(ToldRanks):
+    """Calls that some ranks have made and others have not, small enough to end alone: told when all have left."""
+
+    def setUp(self):
+        self.stderr = tempfile.TemporaryFile("w+")
+        self.addCleanup(self.stderr.close)
+
+    def leave_all(self, ranks, how="destroy"):
+        """All leave at once; what they wrote to standard error, where several may have found the same at the same time."""
+        self.tell_all(ranks, how, "world")
+        for rank in ranks:
+            rank.tell("end")
+        for rank in ranks:
+            rank.process.wait(timeout=job.bound(SECONDS))
+        self.stderr.seek(0)
+        return sorted({line for line in self.stderr.read().splitlines() if line})
+
+    def exchange(self, source, target):
+        """A message from rank 0 to rank 2, which connects them."""
+        source.tell("send", "world", 2, 5)
+        target.tell("recv", "world", 0)
+        self.assertEqual([source.answer().code, target.answer().value], [0, 5])
+
+    def test_one_collective_more(self):
+        ranks = self.start_world(3)
+        for _ in range(21):
+            self.tell_all(ranks, "broadcast", "world", 1)
+        self.tell_all(ranks[1:2], "broadcast", "world", 1)
+        said = self.leave_all(ranks)
+        self.assertTrue(said)
+        for line in said:
+            self.assertRegex(line, r"^plexus: comm 0x[0-9a-f]+ of 3 ranks: the ranks' calls differ: rank 1 has destroyed its "
+                             r"communicator after 22 collectives, rank [02] after 21, without broadcast\(count 1, float, root 1.*"
+                             r"call number 21; every rank of a communicator must make the same calls in the same order$")
+
+    def test_one_collective_more_where_ranks_leave_one_by_one(self):
+        for order in (1, -1):
+            with self.subTest(order=order):
+                self.stderr.seek(0)
+                self.stderr.truncate()
+                ranks = self.start_world(3)
+                self.tell_all(ranks, "broadcast", "world", 1)
+                self.tell_all(ranks[1:2], "broadcast", "world", 1)
+                for rank in ranks[::order][:2]:
+                    self.tell_all([rank], "destroy", "world")
+                    rank.tell("end")
+                    rank.process.wait(timeout=job.bound(SECONDS))
+                self.leave_all(ranks[::order][2:])
+                self.stderr.seek(0)
+                text = self.stderr.read()
+                self.assertEqual(text.count("rank 1 has destroyed its communicator after 2 collectives"), 1, text)
+
+    def test_a_message_that_nobody_takes(self):
+        ranks = self.start_world(3)
+        self.exchange(ranks[0], ranks[2])
+        self.tell_all(ranks[:1], "send", "world", 2, 6)
+        for rank in ranks[:2]:
+            self.leave_all([rank])
+        said, = self.leave_all(ranks[2:])
+        self.assertIn("rank 0 has destroyed its communicator after 2 calls of ncclSend to rank 2, which has made 1 of "
+                      "ncclRecv from it; every send needs its receive", said)
+
+    def test_equal_calls_are_no_matter(self):
+        ranks = self.start_world(3)
+        self.expect_sum(ranks, "world")
+        self.exchange(ranks[0], ranks[2])
+        self.assertEqual(self.leave_all(ranks), [])
+
+    def test_calls_of_ranks_that_aborted_are_no_matter(self):
+        ranks = self.start_world(3)
+        self.tell_all(ranks, "broadcast", "world", 1)
+        self.tell_all(ranks[1:2], "broadcast", "world", 1)
+        self.assertEqual(self.leave_all(ranks, "abort"), [])
 
 
 class LeavingOverTcp(Leaving):

@@ -56,7 +56,11 @@ class Simulation {
               .deliver = [this](uint32_t rank, const Message& message) { deliver_(rank, message); },
               .to_introducer = [](const Message&) {},
               .say_goodbye = [this, process](const Message& message) { exit(process, message); },
-              .explain = [this, process] { return explain(process); }},
+              .hooks = {.explain = [this, process] { return explain(process); },
+                        .compare =
+                            [this, process](uint64_t group, size_t nranks, const auto& records) {
+                              return compare(process, group, nranks, records);
+                            }}},
           [this](std::string_view) { return map_; });
       for (const uint32_t rank : map_->table.ranks_of(process)) {
         (void)nodes_[process].agent->join({.rank = rank, .nranks = ranks()});
@@ -112,6 +116,9 @@ class Simulation {
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
   [[nodiscard]] uint64_t messages_of(uint32_t process) const { return nodes_[process].messages; }
   std::function<std::string(uint32_t process)> explain = [](uint32_t) { return std::string(); };
+  std::function<bool(
+      uint32_t process, uint64_t group, size_t nranks, const AgentHooks::Records& records)>
+      compare = [](uint32_t, uint64_t, size_t, const auto&) { return true; };
   std::vector<std::string> errors;  // of agents that took a message for a break of the protocol
 
   /// Delay of a message: from this to four times this.

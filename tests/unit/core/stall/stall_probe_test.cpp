@@ -77,6 +77,43 @@ TEST(LeaveRecord, SurvivesItsEncodingAndRefusesOthers) {
   EXPECT_FALSE(decode_leave_record(encode(record) + "x").has_value());
 }
 
+TEST(CompareCalls, FindsCallsThatOnlySomeRanksHaveMade) {
+  const CallRecord first = call_of(Collective::kAllReduce, 0);
+  const CallRecord second = call_of(Collective::kBroadcast, 1, 2);
+  LeaveRecord one{.collectives = 1, .last = {first}, .messages = {}};
+  LeaveRecord two{.collectives = 2, .last = {first, second}, .messages = {}};
+  EXPECT_EQ(compare_calls({{0, two}, {1, two}, {2, two}}), "");
+  const std::string sentence = compare_calls({{0, one}, {1, one}, {2, two}});
+  EXPECT_THAT(sentence, HasSubstr("rank 2 has destroyed its communicator after 2 collectives, rank "
+                                  "0 after 1, without broadcast("));
+  EXPECT_THAT(sentence, HasSubstr("the same calls in the same order"));
+  two.collectives = 200;  // whose call of number 1 is not among the last ones
+  EXPECT_THAT(compare_calls({{3, two}, {5, one}}), HasSubstr("rank 5 after 1; every"));
+  EXPECT_EQ(compare_calls({}), "");
+}
+
+TEST(CompareCalls, FindsMessagesWithoutTheirCounterpart) {
+  LeaveRecord left;
+  LeaveRecord right;
+  left.messages = {{.peer = 0, .sends = 1, .recvs = 1}, {.peer = 1, .sends = 3, .recvs = 2}};
+  right.messages = {{.peer = 0, .sends = 2, .recvs = 3}};
+  EXPECT_EQ(compare_calls({{0, left}, {1, right}}), "");
+  right.messages[0].recvs = 2;
+  EXPECT_THAT(
+      compare_calls({{0, left}, {1, right}}),
+      HasSubstr("rank 0 has destroyed its communicator after 3 calls of ncclSend to rank 1, "
+                "which has made 2 of ncclRecv from it"));
+  right.messages[0] = {.peer = 0, .sends = 1, .recvs = 3};
+  EXPECT_THAT(
+      compare_calls({{0, left}, {1, right}}),
+      HasSubstr("after 2 calls of ncclRecv from rank 1, which has made 1 of ncclSend to it"));
+  right.messages = {{.peer = 0, .sends = 2, .recvs = 3, .of_vector = 1}};
+  EXPECT_THAT(compare_calls({{0, left}, {1, right}}),
+              HasSubstr("which has made 0 of ncclRecv from it"));
+  right.messages = {{.peer = 7, .sends = 1, .recvs = 0}};
+  EXPECT_EQ(compare_calls({{0, {}}, {1, right}}), "") << "of a rank that is not among them";
+}
+
 TEST(DependsOn, OnlyWhatNoAlgorithmCanDoWithout) {
   EXPECT_TRUE(depends_on(call_of(Collective::kAllReduce, 0), 1, 2));
   EXPECT_TRUE(depends_on(call_of(Collective::kBroadcast, 0, 2), 1, 2));
