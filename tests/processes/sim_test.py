@@ -61,6 +61,19 @@ class Sim(job.Test):
         self.assertIn("all_reduce of 16 ranks", texts)
         self.assertIn("all_reduce of 8 bytes", texts)
 
+    def test_policies_are_plotted_and_their_regrets_mapped(self):
+        flags = ["--tuner", "default,none", "-r", "8", "-b", "8", "-e", "32K", "-f", "64", "--svg", "-"]
+        for more, titles in ((["all_reduce"], ["default", "none", "best"]), (["--sweep"], ["all_reduce, regret of default in %",
+                                                                                           "all_reduce, regret of none in %"])):
+            ended = self.start([job.PLEXUS, "sim", *more, *flags]).end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            kind = "{http://www.w3.org/2000/svg}"
+            groups = list(xml.etree.ElementTree.fromstring(ended.stdout).iter(kind + "g"))
+            self.assertEqual([group.find(kind + "title").text for group in groups][:len(titles)], titles)
+        boxes = groups[0].findall(kind + "rect")
+        self.assertEqual(len(boxes), 3 * 3, "2, 4, 8 ranks and 3 sizes")
+        self.assertEqual(len(groups), 2 * 8, "of 8 collectives")
+
     def test_channels_that_scatter_need_less_of_each_crossing(self):
         flags = ("all_reduce", "-r", 32, "-g", 4, "--dcs", 2, "--channels", 4, "--algo", "ring", "-b", "64M", "--gbit-per-s", 400,
                  "--near-gbit-per-s", 3600, "--wide-gbit-per-s", 400, "--wide-latency-us", 5)
@@ -106,7 +119,7 @@ class Sim(job.Test):
     def test_wrong_use_is_one_sentence(self):
         for arguments, named in [(("all_reduce", "--algo", "rings"), "--algo"), (("all_reduce", "--root", "9"), "--root"),
                                  (("all_reduce", "--fabric", "/nonexistent"), "/nonexistent"),
-                                 (("all_reduce", "--svg", "x", "--tuner", "none"), "--svg"),
+                                 (("--svg", "x", "--tuner", "none", "--workload", "x"), "--svg"),
                                  (("all_reduce", "--svg", "/nonexistent/x"), "/nonexistent/x"),
                                                                   (("all_reduce", "--latency-us", "0"), "--latency-us"),
                                  (("all_reduce", "--faults", "*: flip=1"), "--faults"),

@@ -2,6 +2,7 @@
 // `plexus sim`: the time of a call on ranks that are not there: recorded programs on a virtual
 // clock (tools/sim, docs/simulator.md).
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "tools/cli/flags.hpp"
 #include "tools/cli/sim/calibration.hpp"
 #include "tools/cli/sim/call.hpp"
+#include "tools/cli/sim/heat_map.hpp"
 #include "tools/cli/sim/plot.hpp"
 #include "tools/cli/sim/policy.hpp"
 #include "tools/cli/sim/workload.hpp"
@@ -110,6 +112,16 @@ Result<void> for_sizes(const SimOptions& options, const Use& use) {
     PLEXUS_TRY(use(bytes));
   }
   return ok();
+}
+
+/// "8", "64 Ki", "1 Mi".
+std::string size_text(uint64_t bytes) {
+  constexpr std::array kUnits = {"", " Ki", " Mi", " Gi", " Ti"};
+  size_t at = 0;
+  for (; bytes >= 1024 && bytes % 1024 == 0 && at + 1 < kUnits.size(); ++at) {
+    bytes /= 1024;
+  }
+  return fmt::format("{}{}", bytes, kUnits[at]);
 }
 
 bool prints(const SimOptions& options) {
@@ -213,10 +225,71 @@ struct Regret {
 
 using Regrets = std::map<std::string, Regret>;  // by policy
 
+/// What a policy chose for a call, for pictures.
+struct Outcome {
+  Collective collective;
+  int nranks;
+  uint64_t bytes;
+  std::string policy;
+  double time_us;
+  double best_us;
+  double regret;
+};
+
+/// Time against size: a line per policy, and the best of each size.
+std::string plot_policies(const SimOptions& options, const std::vector<Outcome>& outcomes) {
+  Plot plot{fmt::format("{} of {} ranks", name(options.collective), options.nranks), "bytes", {}};
+  for (const std::string& policy : options.tuners) {
+    plot.lines.push_back({.name = policy, .points = {}});
+    for (const Outcome& each : outcomes) {
+      if (each.policy == policy) {
+        plot.lines.back().points.emplace_back(each.bytes, each.time_us);
+      }
+    }
+  }
+  PlotLine best{.name = "best", .points = {}};
+  for (const Outcome& each : outcomes) {
+    if (each.policy == options.tuners.front()) {
+      best.points.emplace_back(each.bytes, each.best_us);
+    }
+  }
+  plot.lines.push_back(std::move(best));
+  return draw_plots({&plot, 1});
+}
+
+/// A table of ranks and sizes for each collective, below each other, and policy, side by side.
+std::string map_regrets(const SimOptions& options, const std::vector<Outcome>& outcomes) {
+  std::map<std::pair<Collective, std::string>, HeatMap> found;
+  for (const Outcome& each : outcomes) {
+    HeatMap& map = found[{each.collective, each.policy}];
+    map.title = fmt::format("{}, regret of {} in %", name(each.collective), each.policy);
+    map.row_name = "ranks";
+    const std::string row = std::to_string(each.nranks);
+    if (map.rows.empty() || map.rows.back() != row) {
+      map.rows.push_back(row);
+      map.values.emplace_back();
+    }
+    if (map.rows.size() == 1) {
+      map.columns.push_back(size_text(each.bytes));
+    }
+    map.values.back().push_back(each.regret);
+  }
+  std::vector<HeatMap> maps;
+  for (const Collective collective : collectives_with_algorithms()) {
+    for (const std::string& policy : options.tuners) {
+      if (const auto at = found.find({collective, policy}); at != found.end()) {
+        maps.push_back(std::move(at->second));
+      }
+    }
+  }
+  return draw_heat_maps(maps, options.tuners.size());
+}
+
 Result<void> compare_sizes(const SimOptions& options,
                            const Fabric* fabric,
                            nlohmann::ordered_json& json,
-                           Regrets& regrets) {
+                           Regrets& regrets,
+                           std::vector<Outcome>& outcomes) {
   PLEXUS_TRY(policies, Policies::open(options, fabric));
   return for_sizes(options, [&](uint64_t bytes) -> Result<void> {
     PLEXUS_TRY(size, policies.compare(options.collective, bytes));
@@ -226,6 +299,13 @@ Result<void> compare_sizes(const SimOptions& options,
       sum.sum += regret;
       sum.most = std::max(sum.most, regret);
       ++sum.count;
+      outcomes.push_back({.collective = options.collective,
+                          .nranks = options.nranks,
+                          .bytes = bytes,
+                          .policy = row.policy,
+                          .time_us = row.chosen.result.time_us,
+                          .best_us = size.best.result.time_us,
+                          .regret = regret});
       if (prints(options)) {
         fmt::print("  {:<15} {:>6} {:>12} {:<16} {:<14} {:>14.3f}  {:<14} {:>14.3f} {:>8.1f} %\n",
                    name(options.collective), options.nranks, bytes, row.policy,
@@ -256,6 +336,7 @@ Result<void> compare_policies(const SimOptions& options, const Fabric* fabric) {
   }
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   Regrets regrets;
+  std::vector<Outcome> outcomes;
   const std::vector<Collective> collectives =
       options.sweeps ? collectives_with_algorithms() : std::vector{options.collective};
   for (const Collective collective : collectives) {
@@ -263,7 +344,7 @@ Result<void> compare_policies(const SimOptions& options, const Fabric* fabric) {
     one.collective = collective;
     for (one.nranks = options.sweeps ? 2 : options.nranks; one.nranks <= options.nranks;
          one.nranks *= 2) {
-      PLEXUS_TRY(compare_sizes(one, fabric, json, regrets));
+      PLEXUS_TRY(compare_sizes(one, fabric, json, regrets, outcomes));
     }
   }
   for (const auto& [policy, regret] : regrets) {
@@ -271,6 +352,10 @@ Result<void> compare_policies(const SimOptions& options, const Fabric* fabric) {
       fmt::print("{}: {} calls, regret {:.1f} % on average, {:.1f} % at most\n", policy,
                  regret.count, 100 * regret.sum / regret.count, 100 * regret.most);
     }
+  }
+  if (!options.svg.empty()) {
+    PLEXUS_TRY(write_output(options.svg, options.sweeps ? map_regrets(options, outcomes)
+                                                        : plot_policies(options, outcomes)));
   }
   return options.json.empty() ? Result<void>(ok())
                               : write_output(options.json, json.dump(1) + "\n");
@@ -334,8 +419,8 @@ Result<void> run_sim(SimOptions& options) {
     fabric = std::move(parsed).value();
   }
   const Fabric* const shared = fabric.has_value() ? &*fabric : nullptr;
-  if (!options.tuners.empty() && !options.svg.empty()) {
-    return fail(Code::kInvalidArgument, "--svg plots algorithms: leave out --tuner");
+  if (!options.workload.empty() && !options.svg.empty()) {
+    return fail(Code::kInvalidArgument, "--svg plots sizes: leave out --workload");
   }
   if (options.tuners.empty() && (options.sweeps || !options.workload.empty())) {
     return fail(Code::kInvalidArgument, "--sweep and --workload compare policies: add --tuner");
@@ -511,7 +596,8 @@ Command add_sim_command(CLI::App& program) {
                   "write the last simulation in Chrome's trace format to this file (-: stdout)")
       ->type_name("FILE");
   app->add_option("--svg", options->svg,
-                  "plot time against size, and against ranks, a line per algorithm (-: stdout)")
+                  "plot time against size, and against ranks, a line per algorithm; with --tuner "
+                  "a line per policy, and with --sweep a map of their regrets (-: stdout)")
       ->type_name("FILE");
   app->add_option("--json", options->json, "write the rows to this file (-: stdout)")
       ->type_name("FILE");

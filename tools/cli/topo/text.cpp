@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <set>
 #include <string_view>
 #include <vector>
 
@@ -114,15 +113,6 @@ void format_graph(std::string_view title, const ChannelGraph& graph, bool inter,
   }
 }
 
-std::string escape_dot(const std::string& text) {
-  std::string escaped;
-  for (const char character : text) {
-    escaped += character == '"' || character == '\\' ? std::string{'\\', character}
-                                                     : std::string(1, character);
-  }
-  return escaped;
-}
-
 std::string ring_text(const std::vector<int>& ring) {
   constexpr size_t kShown = 32;
   std::string text = fmt::format(
@@ -211,52 +201,6 @@ std::string format_cluster(const ClusterChannels& cluster) {
     out += fmt::format("  {:02}: {}\n", i, ring_text(joined.rings[i]));
   }
   return out;
-}
-
-std::string format_dot(const System& system, const NodeChannels* found) {
-  constexpr std::array kColours = {"#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd",
-                                   "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"};
-  constexpr std::array kFills = {"#d5e8d4", "#f5f5f5", "#d0e0f0", "#ffe6cc",
-                                 "#eeeeee", "#fff2cc", "#d5e8d4"};
-  std::string out = "graph machine {\n  node [shape=box style=filled fontname=sans];\n";
-  for (size_t i = 0; i < system.nodes.size(); ++i) {
-    const Node& node = system.nodes[i];
-    out += fmt::format("  n{} [label=\"{}\" fillcolor=\"{}\"];\n", i, escape_dot(node_label(node)),
-                       kFills.at(static_cast<size_t>(node.type)));
-  }
-  for (size_t i = 0; i < system.nodes.size(); ++i) {
-    for (const Link& link : system.nodes[i].links) {
-      if (static_cast<int>(i) < link.to) {
-        out += fmt::format("  n{} -- n{} [label=\"{} {}\"{}];\n", i, link.to, name(link.type),
-                           gb_text(link.gb_per_s),
-                           link.type == LinkType::kSys ? " style=dashed constraint=false" : "");
-      }
-    }
-  }
-  const auto node_of = [&](int rank) {
-    for (const int index : system.of_type.at(static_cast<size_t>(NodeType::kGpu))) {
-      if (at(system, index).rank.rank == rank) {
-        return index;
-      }
-    }
-    return -1;
-  };
-  std::set<std::vector<int>> drawn;  // equal channels are drawn once
-  for (size_t channel = 0; found != nullptr && channel < found->ring.ranks.size(); ++channel) {
-    const std::vector<int>& ring = found->ring.ranks[channel];
-    if (ring.size() < 2 || !drawn.insert(ring).second) {
-      continue;
-    }
-    const size_t edges = system.inter ? ring.size() - 1 : ring.size();
-    for (size_t step = 0; step < edges; ++step) {
-      out += fmt::format(
-          "  n{} -- n{} [color=\"{}\" penwidth=2 dir=forward constraint=false "
-          "tooltip=\"ring {}\"];\n",
-          node_of(ring[step]), node_of(ring[(step + 1) % ring.size()]),
-          kColours.at(channel % kColours.size()), channel);
-    }
-  }
-  return out + "}\n";
 }
 
 }  // namespace plexus

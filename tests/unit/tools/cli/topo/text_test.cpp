@@ -56,15 +56,18 @@ TEST(TopoText, NumbersHaveNoTrailingZeros) {
   EXPECT_EQ(gb_text(100), "100");
 }
 
-TEST(TopoText, DotHasLinksAndOneColourForChannelsAlike) {
+TEST(TopoText, DotHasBoxesLinksAndEveryRingOnce) {
   const System system = system_of_machine();
   const NodeChannels found = search_node(system, {});
   const std::string dot = format_dot(system, &found);
-  EXPECT_THAT(dot, HasSubstr("[label=\"NVL 80\"]"));
-  EXPECT_THAT(dot, HasSubstr("mlx5_\\\"0\\\""));
-  EXPECT_THAT(dot, HasSubstr("tooltip=\"ring 0\""));
-  EXPECT_EQ(dot.find("tooltip=\"ring 1\""), std::string::npos);
-  EXPECT_EQ(format_dot(system, nullptr).find("tooltip"), std::string::npos);
+  EXPECT_THAT(dot, HasSubstr("[label=\"NVL 80\" constraint=false]"));
+  EXPECT_THAT(dot, HasSubstr("[label=\"rank 1\\nGPU 1 0000:02:00.0 sm 80\""));
+  EXPECT_THAT(dot, HasSubstr("[label=\"NET 0 mlx5_\\\"0\\\", 25 GB/s\\nNIC 0000:03:00.0\""));
+  EXPECT_EQ(dot.find("LOC"), std::string::npos) << "ranks are in the boxes of their devices";
+  EXPECT_THAT(dot, HasSubstr("label=\"ring of channel 0, 1, 2, 3"));
+  EXPECT_THAT(dot, HasSubstr("r0_0 -- r0_1 -- r0_2;"));
+  EXPECT_EQ(dot.find("cluster_ring1"), std::string::npos) << "it is as that of channel 0";
+  EXPECT_EQ(format_dot(system, nullptr).find("cluster"), std::string::npos);
 }
 
 TEST(TopoJson, HasEveryChannelOfEveryRank) {
