@@ -24,7 +24,8 @@ EXPECTED = {
                     r"share/plexus/template-tuner/\w+\.(cpp|csv|txt)", r"share/plexus/examples/\w+\.c",
                     r"share/doc/plexus/docs/[\w-]+\.(md|svg)", r"share/doc/plexus/plugin-api/(ABI|README)\.md"),
     "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so", r"lib/plexus/libnccl-profiler-trace\.so"),
-    "tools": (r"bin/plexus(-cluster)?", r"lib/plexus/libplexus-cuda(rt)?-stub(-[\d.]+)?\.so"),
+    "tools": (r"bin/plexus(-cluster)?", r"share/man/man1/plexus\.1", r"share/bash-completion/completions/plexus",
+              r"lib/plexus/libplexus-cuda(rt)?-stub(-[\d.]+)?\.so"),
 }
 
 

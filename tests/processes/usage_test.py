@@ -3,6 +3,8 @@
 """What scripts rely on: exit codes, one sentence for bad usage, stdout that holds the JSON and no more."""
 import json
 import pathlib
+import shutil
+import subprocess
 import tempfile
 
 import job
@@ -37,6 +39,27 @@ class Usage(job.Test):
                 self.assertEqual(ended.stdout, "")
                 self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
                 self.assertIn(named, ended.stderr)
+
+    def test_the_manual_page_has_all_subcommands_and_no_mistake_of_roff(self):
+        page = self.run_plexus("man")
+        self.assertEqual((page.returncode, page.stderr), (0, ""))
+        for name in ("perf", "doctor", "topo dot", "plugin check", "sim"):
+            self.assertRegex(page.stdout, rf"(?m)^\.SS plexus {name}( |$)")
+        if shutil.which("groff"):
+            shown = subprocess.run(["groff", "-man", "-ww", "-Tascii"], input=page.stdout, capture_output=True, text=True,
+                                   timeout=job.bound(60), check=True)
+            self.assertEqual(shown.stderr, "")
+
+    def test_bash_completes_words_of_the_command(self):
+        script = pathlib.Path(__file__).resolve().parents[2] / "tools/cli/completion/plexus.bash"
+        for words, wanted in ((["doc"], ["doctor"]), (["topo", "d"], ["dot", "dump"]), (["doctor", "--rec"], ["--recent"]),
+                              (["perf", "all_reduce", "-b", ""], []), (["nothing", "--"], ["--help", "--version"])):
+            with self.subTest(words):
+                shown = subprocess.run(
+                    ["bash", "-c", f'. "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _plexus "$1"; '
+                     'printf "%s\n" "${COMPREPLY[@]}"', "bash", job.PLEXUS, *words],
+                    capture_output=True, text=True, timeout=job.bound(60), env=job.clean_environment(), check=True)
+                self.assertEqual((shown.stdout.split(), shown.stderr), (wanted, ""))
 
     def test_help_is_exit_code_0(self):
         for arguments in [("--help",), ("perf", "--help"), ("--version",)]:

@@ -2,6 +2,7 @@
 // The `plexus` command: finds the subcommand, parses its flags, runs it.
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 
 #include "core/os/descriptors.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/reference.hpp"
 
 namespace plexus {
 namespace {
@@ -32,6 +34,17 @@ int run(int argc, char** argv) {
       add_plugin_command(program),     add_explain_command(program), add_topo_command(program),
       add_tune_command(program),       add_cluster_command(program), add_doctor_command(program),
       add_program_command(program),    add_sim_command(program)};
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "complete") {  // what completion/ asks
+    for (const std::string& word : complete_words(program, std::span(words).subspan(1))) {
+      fmt::print("{}\n", word);
+    }
+    return kExitOk;
+  }
+  if (words == std::vector<std::string>{"man"}) {  // how the build makes plexus.1
+    fmt::print("{}", make_man_page(program, PLEXUS_VERSION));
+    return kExitOk;
+  }
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports errors only by exceptions
