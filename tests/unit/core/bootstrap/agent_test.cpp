@@ -201,6 +201,38 @@ TEST_F(AgentTest, TellsOneRankOfEachProcessWhoIsLate) {
   expect_one_is_late_in_each_process(79);  // it is over
 }
 
+// The records of two ranks are compared where they meet, those of all where all are, and no more
+// once a difference was told, also not by those who get the notes afterwards.
+TEST_F(AgentTest, HasRecordsComparedOfRanksThatLeave) {
+  for (const size_t enough : {2U, 4U}) {
+    delivered_.clear();
+    start({.processes = 4, .processes_per_host = 1});
+    std::vector<AgentHooks::Records> compared;
+    simulation_->compare = [&](uint32_t /*process*/, uint64_t group, size_t nranks,
+                               const AgentHooks::Records& records) {
+      EXPECT_EQ(group, 9U);
+      EXPECT_EQ(nranks, 4U);
+      compared.push_back(records);
+      return records.size() >= enough;
+    };
+    const std::vector<uint32_t> members = {3, 1, 0, 2};
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      open_group(rank, 9, members);
+    }
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      say(rank,
+          {.type = MessageType::kLeaveGroup, .group = 9, .payload = "of " + std::to_string(rank)});
+      run();
+    }
+    ASSERT_FALSE(compared.empty());
+    EXPECT_EQ(compared.back().size(), enough);
+    EXPECT_EQ(compared.size(), enough == 2 ? 1U : 3U) << "of two, of two others, of all";
+    for (const auto& [rank, record] : compared.back()) {
+      EXPECT_EQ(record, "of " + std::to_string(members[static_cast<size_t>(rank)]));
+    }
+  }
+}
+
 TEST_F(AgentTest, NamesRanksThatDidNotEvenOpenTheGroup) {
   start({.processes = 6, .processes_per_host = 2});
   open_group(0, 9, {0, 2, 5});
