@@ -11,6 +11,8 @@ set(PLEXUS_PACKAGE_runtime libplexus0)
 set(PLEXUS_PACKAGE_development libplexus-dev)
 set(PLEXUS_PACKAGE_plugins plexus-plugins)
 set(PLEXUS_PACKAGE_tools plexus-tools)
+set(PLEXUS_PACKAGE_python python3-torch-plexus)  # where PyTorch is
+set(PLEXUS_PACKAGE_COMPONENTS runtime development plugins tools)
 
 # /usr/share/doc/PACKAGE, as Debian's policy asks: the licence and what changed.
 function(plexus_package_documents)
@@ -38,7 +40,7 @@ License: Apache-2.0
   configure_file("${PROJECT_SOURCE_DIR}/CHANGELOG.md" "${folder}/changelog" COPYONLY)
   execute_process(COMMAND gzip -9 -n -f changelog changelog.Debian
     WORKING_DIRECTORY "${folder}" COMMAND_ERROR_IS_FATAL ANY)
-  foreach(component IN ITEMS runtime development plugins tools)
+  foreach(component IN LISTS PLEXUS_PACKAGE_COMPONENTS)
     install(FILES "${folder}/copyright" "${folder}/changelog.gz" "${folder}/changelog.Debian.gz"
       DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${PLEXUS_PACKAGE_${component}}" COMPONENT ${component})
   endforeach()
@@ -69,7 +71,10 @@ macro(plexus_make_packages)
   set(CPACK_STRIP_FILES ON)
   set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-  set(CPACK_COMPONENTS_ALL runtime development plugins tools)
+  if(PLEXUS_TORCH_FOUND)
+    list(APPEND PLEXUS_PACKAGE_COMPONENTS python)
+  endif()
+  set(CPACK_COMPONENTS_ALL ${PLEXUS_PACKAGE_COMPONENTS})
   set(CPACK_COMPONENTS_GROUPING IGNORE)
   set(CPACK_DEB_COMPONENT_INSTALL ON)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -119,6 +124,13 @@ is chosen, shows a machine's topology, checks plugins.")
   set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS
     "libplexus0 ${PLEXUS_SAME_VERSION}, plexus-plugins ${PLEXUS_SAME_VERSION}, python3")
   set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "iproute2")
+
+  set(CPACK_COMPONENT_PYTHON_DESCRIPTION "collective communication with NCCL's interface, backend for PyTorch
+The Python package torch_plexus: process groups of torch.distributed on CPU
+tensors.")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS
+    "libplexus0 ${PLEXUS_SAME_VERSION}, plexus-plugins ${PLEXUS_SAME_VERSION}, python3, python3-torch")
 
   plexus_package_documents()
   include(CPack)

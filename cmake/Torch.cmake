@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # PLEXUS_TORCH=AUTO|ON|OFF: PyTorch for integrations/pytorch. AUTO builds that where a Python with torch is
-# found, in a build with tests: users install it with pip. Sets PLEXUS_TORCH_FOUND, PLEXUS_TORCH_SUMMARY,
+# found, in a build with tests or of packages: others install it with pip. Sets PLEXUS_TORCH_FOUND, PLEXUS_TORCH_SUMMARY,
 # PLEXUS_TORCH_PYTHON (the interpreter) and PLEXUS_TORCH_SUFFIX (of its modules), and the target plexus::torch.
 
 include_guard(GLOBAL)
@@ -72,7 +72,8 @@ function(plexus_make_torch_target includes folders abi)
   endforeach()
 endfunction()
 
-if(PLEXUS_TORCH STREQUAL "ON" OR (PLEXUS_TORCH STREQUAL "AUTO" AND PLEXUS_TESTS AND NOT PLEXUS_SANITIZE))
+if(PLEXUS_TORCH STREQUAL "ON" OR 
+   (PLEXUS_TORCH STREQUAL "AUTO" AND (PLEXUS_TESTS OR PLEXUS_PACKAGE) AND NOT PLEXUS_SANITIZE))
   set(PLEXUS_TORCH_SUMMARY "not found (python3-torch libtorch-dev): the backend for PyTorch is not built")
   plexus_find_torch()
   if(PLEXUS_TORCH STREQUAL "ON" AND NOT PLEXUS_TORCH_FOUND)
