@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/bytes.hpp"
+#include "core/transport/control_tag.hpp"
 #include "kernels/layout/types.hpp"
 
 namespace plexus {
@@ -181,7 +182,6 @@ bool CollnetChannel::drained() const noexcept {
 namespace {
 
 std::shared_ptr<CollnetChannel> channel_for(const EndRequest& request) {
-  constexpr uint64_t kTag = uint64_t{1} << 63;  // control messages of no connection of two ranks
   constexpr int kHalf = 32;
   const ConnectionKey& key = request.id.key;
   const TransportContext& context = request.context;
@@ -196,7 +196,7 @@ std::shared_ptr<CollnetChannel> channel_for(const EndRequest& request) {
         .device = static_cast<uint32_t>(number % context.collnet->devices().size()),
         .members = context.collnet_members(key.index / 2, network),
         .rank = context.rank,
-        .tag = kTag | number << kHalf | static_cast<uint64_t>(key.index),
+        .tag = tag_of(ControlTag::kCollnet, number << kHalf | static_cast<uint64_t>(key.index)),
         .runtime = request.own_runtime(),
         .on_device = request.mine.device});
   }

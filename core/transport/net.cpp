@@ -8,6 +8,7 @@
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
 #include "core/transport/checksum.hpp"
+#include "core/transport/control_tag.hpp"
 #include "core/transport/gpu_memory.hpp"
 #include "core/transport/net_message.hpp"
 
@@ -23,11 +24,8 @@ struct ControlMessageHead {
   uint32_t wants_answer;
 };
 
-/// Tags the sender's answer to the receiver. The tag without kAnswers is that of the handles of the
-/// other direction.
-uint64_t answer_tag(const ConnectionKey& key) {
-  constexpr uint64_t kAnswers = uint64_t{1} << 61;
-  return kAnswers | static_cast<uint64_t>(key.index);
+uint64_t tag_of(ControlTag what, const ConnectionKey& key) {
+  return plexus::tag_of(what, static_cast<uint64_t>(key.index));
 }
 
 }  // namespace
@@ -126,7 +124,7 @@ NetSender::~NetSender() {
 
 /// False: the receiver's has not come.
 Result<bool> NetSender::take_control_message() {
-  const auto bytes = options_.exchange->try_take(key_.peer, static_cast<uint64_t>(key_.index));
+  const auto bytes = options_.exchange->try_take(key_.peer, tag_of(ControlTag::kHandle, key_));
   if (!bytes.has_value()) {
     return false;
   }
@@ -160,7 +158,8 @@ Result<bool> NetSender::progress_connect() {
         fmt::format("connecting to {}", options_.peer_name));
   }
   if (std::exchange(is_asked_to_answer_, false)) {
-    PLEXUS_TRY(options_.exchange->post(key_.peer, answer_tag(key_), "connects"));
+    PLEXUS_TRY(
+        options_.exchange->post(key_.peer, tag_of(ControlTag::kNetAnswer, key_), "connects"));
   }
   if (progress.value() == NetProgress::kPending) {
     return false;
@@ -369,7 +368,7 @@ Result<void> NetReceiver::start_listening() {
   ByteWriter writer;
   writer.put(head);
   writer.put_bytes(options_.path.route);
-  PLEXUS_TRY(options_.exchange->post(key_.peer, static_cast<uint64_t>(key_.index), writer.take()));
+  PLEXUS_TRY(options_.exchange->post(key_.peer, tag_of(ControlTag::kHandle, key_), writer.take()));
   net_ = listen_->accept(options_.peer_name);
   return ok();
 }
@@ -379,7 +378,7 @@ Result<bool> NetReceiver::progress_connect() {
     PLEXUS_TRY(start_listening());
   }
   if (awaits_answer_) {
-    if (!options_.exchange->try_take(key_.peer, answer_tag(key_)).has_value()) {
+    if (!options_.exchange->try_take(key_.peer, tag_of(ControlTag::kNetAnswer, key_)).has_value()) {
       return false;
     }
     awaits_answer_ = false;

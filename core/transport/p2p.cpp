@@ -6,6 +6,7 @@
 #include "core/base/bytes.hpp"
 #include "core/base/units.hpp"
 #include "core/device/device_memory.hpp"
+#include "core/transport/control_tag.hpp"
 #include "core/transport/fifo_memory.hpp"
 
 namespace plexus {
@@ -54,13 +55,15 @@ Result<bool> P2pEnd::make_slots() {
   PLEXUS_TRY(handle, runtime_.export_memory(device_, slots_.get()));
   ByteWriter writer;
   writer.put(SlotsOnDevice{size_bytes, handle});
-  PLEXUS_TRY(exchange_.post(key().peer, static_cast<uint64_t>(key().index), writer.take()));
+  PLEXUS_TRY(exchange_.post(
+      key().peer, tag_of(ControlTag::kHandle, static_cast<uint64_t>(key().index)), writer.take()));
   return true;
 }
 
 /// False: the receiver has not told where they are.
 Result<bool> P2pEnd::open_slots() {
-  const auto bytes = exchange_.try_take(key().peer, static_cast<uint64_t>(key().index));
+  const auto bytes = exchange_.try_take(
+      key().peer, tag_of(ControlTag::kHandle, static_cast<uint64_t>(key().index)));
   if (!bytes.has_value()) {
     return false;
   }

@@ -5,11 +5,12 @@
 #include <cstring>
 
 #include "core/base/log.hpp"
+#include "core/transport/control_tag.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr uint64_t kMappingTag = uint64_t{1} << 61;  // control messages of no connection
+constexpr uint64_t kMappingTag = tag_of(ControlTag::kMapping, 0);
 
 struct ControlMessage {
   enum class Kind : uint32_t { kOffer, kAnswer, kWithdraw, kGraphOffered };

@@ -11,6 +11,7 @@
 #include "core/device/device_memory.hpp"
 #include "core/os/process_memory.hpp"
 #include "core/os/shared_memory.hpp"
+#include "core/transport/control_tag.hpp"
 #include "core/transport/fifo_memory.hpp"
 #include "core/transport/user_memory.hpp"
 
@@ -45,12 +46,14 @@ class ShmSlots {
     memory_ = std::move(memory);
     ByteWriter writer;
     writer.put(SlotsPlace{memory_.id(), memory_.size(), getpid(), memory_.fd()});
-    PLEXUS_TRY(exchange_.post(key.peer, static_cast<uint64_t>(key.index), writer.take()));
+    PLEXUS_TRY(exchange_.post(
+        key.peer, tag_of(ControlTag::kHandle, static_cast<uint64_t>(key.index)), writer.take()));
     return true;
   }
 
   Result<bool> map(const ConnectionKey& key) {
-    const auto bytes = exchange_.try_take(key.peer, static_cast<uint64_t>(key.index));
+    const auto bytes =
+        exchange_.try_take(key.peer, tag_of(ControlTag::kHandle, static_cast<uint64_t>(key.index)));
     if (!bytes.has_value()) {
       return false;
     }

@@ -7,13 +7,13 @@
 
 #include "core/base/bytes.hpp"
 #include "core/base/units.hpp"
+#include "core/transport/control_tag.hpp"
 #include "core/transport/net_message.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr size_t kRouteTextMax = 512;                // bytes of a peer's route, in a message
-constexpr uint64_t kControlTag = uint64_t{1} << 62;  // tags control messages
+constexpr size_t kRouteTextMax = 512;  // bytes of a peer's route, in a message
 
 struct XdcMessageHead {
   uint64_t kind;
@@ -70,7 +70,7 @@ Result<void> XdcPump::make_memory(size_t messages) {
 
 /// A pair of ranks has two connections of one index, one each way: four lines of control messages.
 uint64_t XdcPump::tag(bool to_receiver) const {
-  return kControlTag | static_cast<uint64_t>(key_.index) << 1 | (to_receiver ? 1 : 0);
+  return tag_of(ControlTag::kXdc, static_cast<uint64_t>(key_.index) << 1 | (to_receiver ? 1 : 0));
 }
 
 Result<void> XdcPump::post(Kind kind, uint64_t epoch, uint64_t count, const NetHandle& handle) {
