@@ -134,5 +134,15 @@ TEST(MessageChannels, BeginAtTheSameBytesForAllTypes) {
   }
 }
 
+TEST(Partition, AChainOfManyRanksPassesOnSmallerChunks) {
+  PartitionInput input = input_of(Collective::kBroadcast, 256 * 1024, 1, 1, 1);
+  input.nranks = 2;  // nobody passes on anything
+  EXPECT_EQ(compute_partition(input).chunk_count, kSlot);
+  input.nranks = 3;
+  EXPECT_EQ(compute_partition(input).chunk_count, 16U * 1024);
+  input.collective = Collective::kAllReduce;
+  EXPECT_EQ(compute_partition(input).chunk_count, kSlot);
+}
+
 }  // namespace
 }  // namespace plexus

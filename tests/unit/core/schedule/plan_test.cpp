@@ -393,5 +393,21 @@ TEST_F(PlanTest, TheCacheDropsTheLeastRecentlyUsedPlanThatIsNotInUse) {
   EXPECT_EQ(cache.newest(), launched) << "the one found last";
 }
 
+TEST_F(PlanTest, TheCacheDropsNoPlanThatIsUnderWay) {
+  Rank& rank = ranks_[0];
+  PlanCache cache;
+  const auto find = [&](uint64_t count) {
+    const std::vector<Task> tasks = {rank.task(Collective::kAllReduce, count)};
+    return find_or_build(cache, rank.context(), tasks);
+  };
+  Plan* const running = find(1);
+  running->busy = true;
+  for (uint64_t count = 2; count <= 66; ++count) {
+    find(count);
+  }
+  running->busy = false;
+  EXPECT_EQ(cache.find(rank.task(Collective::kAllReduce, 1).shape), running);
+}
+
 }  // namespace
 }  // namespace plexus

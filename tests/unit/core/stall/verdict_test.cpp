@@ -136,5 +136,11 @@ TEST(Verdict, CountsManyAndNamesTheFirst) {
   EXPECT_THAT(verdict.sentence, HasSubstr("99 ranks in all"));
 }
 
+TEST(Verdict, NamesTheLinkToARankThatDoesNotWait) {
+  const auto verdict = judge_for(waiting(0, 1), {waiting(0, 1), waiting(1, 2), outside(2, 6)});
+  EXPECT_EQ(verdict.cause, StallCause::kLink);
+  EXPECT_THAT(verdict.ranks, ElementsAre(1)) << "rank 0 waits for one that waits itself";
+}
+
 }  // namespace
 }  // namespace plexus

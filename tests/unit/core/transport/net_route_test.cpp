@@ -245,6 +245,16 @@ TEST(NetRoute, TravelsApartWhenEitherEndMovesGpuMemory) {
   EXPECT_EQ(describe_route(route, plain, writes), describe_route(route, plain, plain) + " GDR");
 }
 
+TEST(NetRoute, AfterTheFirstComeThoseThatShareNoDeviceWithIt) {
+  const NetOffers offers = {net("x", 2)};
+  const auto routes = list_routes(offers, offers, {}, 0);
+  ASSERT_EQ(routes.size(), 4U);
+  const NetRoute first = *choose_route(offers, offers, {}, 0);
+  EXPECT_EQ(routes[0], first);
+  EXPECT_NE(routes[1].source_device, first.source_device);
+  EXPECT_NE(routes[1].target_device, first.target_device);
+}
+
 TEST(NetOffers, AreDescribedForUsers) {
   EXPECT_EQ(describe_offers({}), "none");
   EXPECT_EQ(describe_offers({net("A", 2), net("B", 1)}), "A (d0, d1), B (d0)");

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of a step: slices of a slot, and those of 0 bytes that sends and receives exchange.
+#include "core/schedule/message_count.hpp"
+
+#include <gtest/gtest.h>
+
+namespace plexus {
+namespace {
+
+/// A send of `count` bytes from chunk 0 of the input.
+struct Send {
+  explicit Send(uint64_t count) {
+    work.slot_bytes = 1000;
+    work.geometry.part_count = count;
+    work.geometry.chunk_count = 1000;
+    work.geometry.chunks = 1;
+    work.geometry.loops = 1;
+    work.geometry.last_chunk_count = count;
+    step.source = Buffer::kInput;
+    step.sends = 1;
+  }
+  Work work;
+  Step step{};
+};
+
+TEST(MessageCount, OfNoBytesIsNoneInACollectiveAndOneInASend) {
+  Send empty(0);
+  EXPECT_FALSE(moves_data(empty.work, empty.step));
+  empty.work.exchanges_empty = true;
+  EXPECT_TRUE(moves_data(empty.work, empty.step));
+}
+
+TEST(MessageCount, OfAnyBytesIsOne) {
+  Send send(1);
+  EXPECT_TRUE(moves_data(send.work, send.step));
+  send.work.geometry.loops = 0;
+  EXPECT_FALSE(moves_data(send.work, send.step));
+}
+
+}  // namespace
+}  // namespace plexus
