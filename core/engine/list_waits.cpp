@@ -114,7 +114,7 @@ bool waits_at(const WorkQueue& queue, const ConnectionKey& end) {
   });
 }
 
-/// How many messages its connections have taken.
+/// How many messages its connections have taken. On a device that is not known.
 std::vector<Sent> list_sent(const Execution& execution) {
   constexpr size_t kSentMax = 256;
   std::vector<Sent> sent;
@@ -122,7 +122,8 @@ std::vector<Sent> list_sent(const Execution& execution) {
     for (const WorkQueue::Item& item : queue.items) {
       for (const Lane& lane : item.work.program->lanes) {
         for_peers(lane, [&](size_t i) {
-          const SendConnection* const send = item.work.sends[i];
+          const SendConnection* const send =
+              i < item.work.sends.size() ? item.work.sends[i] : nullptr;
           if (send != nullptr && sent.size() < kSentMax) {
             sent.push_back({.peer = send->peer(),
                             .index = index_of(item, lane.connection),
