@@ -5,11 +5,12 @@
 #include <chrono>
 
 #include "core/os/asymmetric_fence.hpp"
+#include "core/transport/control_tag.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr uint64_t kTag = uint64_t{1} << 60;  // core/transport has others
+constexpr uint64_t kTag = tag_of(ControlTag::kLinkFacts, 0);
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 
 }  // namespace

@@ -8,11 +8,12 @@
 #include <gtest/gtest.h>
 
 #include "core/base/clock.hpp"
+#include "core/transport/control_tag.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr uint64_t kTag = uint64_t{1} << 60;
+constexpr uint64_t kTag = tag_of(ControlTag::kLinkFacts, 0);
 
 struct Ranks {
   explicit Ranks(int nranks) : exchanges(make_local_exchanges(nranks)) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/transport/control_tag.hpp"
 #include "tests/support/net_pair.hpp"
 
 namespace plexus {
@@ -362,7 +363,7 @@ TEST(XdcEnds, FindABitThatTheNetworkChanged) {
 
 TEST(XdcEnds, RefuseControlMessagesThatMakeNoSense) {
   Link link({""});
-  constexpr uint64_t kTagOfIndex4 = uint64_t{1} << 62 | 4U << 1;
+  constexpr uint64_t kTagOfIndex4 = tag_of(ControlTag::kXdc, 4U << 1);
   ASSERT_TRUE(link.exchanges[1]->post(0, kTagOfIndex4, "nonsense").has_value());
   const auto refused = link.send->progress_connect();
   ASSERT_TRUE(refused.has_error());
