@@ -15,28 +15,28 @@ namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
 
-struct Row {
+struct KindText {
   const char* what;
   const char* readers;  // nullptr: nothing here reads it
 };
 
 /// By FileKind.
-constexpr std::array kRows = {
-    Row{"NCCL's XML of a topology (<system>)", "NCCL_TOPO_FILE and `plexus topo`"},
-    Row{"NCCL's XML of channels (<graphs>)", "NCCL_GRAPH_FILE and --graph"},
-    Row{"an algorithm's program, in JSON of Plexus or XML of MSCCL",
-        "PLEXUS_PROGRAM_PATH and `plexus program`"},
-    Row{"a fabric file ('host' and 'link' lines)", "PLEXUS_FABRIC_FILE"},
-    Row{"a fabric model ('dc' and 'between' lines)", "`plexus topo fabric` and `plexus sim`"},
-    Row{"Slurm's topology.conf or topology.yaml", "`plexus topo slurm`"},
-    Row{"a file of settings (NAME=value)", "NCCL_CONF_FILE"},
-    Row{"RCCL's XML of a topology", nullptr},
-    Row{"hwloc's XML of a machine (lstopo)", nullptr},
-    Row{"an execution plan of MSCCL++", nullptr},
+constexpr std::array kKindTexts = {
+    KindText{"NCCL's XML of a topology (<system>)", "NCCL_TOPO_FILE and `plexus topo`"},
+    KindText{"NCCL's XML of channels (<graphs>)", "NCCL_GRAPH_FILE and --graph"},
+    KindText{"an algorithm's program, in JSON of Plexus or XML of MSCCL",
+             "PLEXUS_PROGRAM_PATH and `plexus program`"},
+    KindText{"a fabric file ('host' and 'link' lines)", "PLEXUS_FABRIC_FILE"},
+    KindText{"a fabric model ('dc' and 'between' lines)", "`plexus topo fabric` and `plexus sim`"},
+    KindText{"Slurm's topology.conf or topology.yaml", "`plexus topo slurm`"},
+    KindText{"a file of settings (NAME=value)", "NCCL_CONF_FILE"},
+    KindText{"RCCL's XML of a topology", nullptr},
+    KindText{"hwloc's XML of a machine (lstopo)", nullptr},
+    KindText{"an execution plan of MSCCL++", nullptr},
 };
-static_assert(kRows.size() == static_cast<size_t>(FileKind::kUnknown));
+static_assert(kKindTexts.size() == static_cast<size_t>(FileKind::kUnknown));
 
-const Row& row_of(FileKind kind) { return kRows.at(static_cast<size_t>(kind)); }
+const KindText& text_of_kind(FileKind kind) { return kKindTexts.at(static_cast<size_t>(kind)); }
 
 void skip_blank(std::string_view& text) {
   text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
@@ -134,12 +134,13 @@ Result<void> check_file_kind(std::string_view text, FileKind wanted) {
   if (kind == wanted || kind == FileKind::kUnknown) {
     return ok();
   }
-  const Row& found = row_of(kind);
+  const KindText& found = text_of_kind(kind);
   const std::string readers =
       found.readers == nullptr ? "" : fmt::format(", for {}", found.readers);
   return fail(Code::kInvalidUsage, "this is {}{}; {} read{} {}", found.what, readers,
-              row_of(wanted).readers, contains(row_of(wanted).readers, " and ") ? "" : "s",
-              row_of(wanted).what);
+              text_of_kind(wanted).readers,
+              contains(text_of_kind(wanted).readers, " and ") ? "" : "s",
+              text_of_kind(wanted).what);
 }
 
 }  // namespace plexus

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kBlank = " \t\n\v\f\r";
 constexpr int kIncludeDepthMax = 16;
-constexpr size_t kShownBytes = 64;
+constexpr size_t kShownLineBytes = 64;
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(kBlank) == std::string_view::npos;
@@ -274,7 +274,7 @@ class ConfReader {
 
   static std::string shown(std::string_view text) {
     skip_blank(text);
-    return printable(text.substr(0, std::min(text.find_last_not_of(kBlank) + 1, kShownBytes)));
+    return printable(text.substr(0, std::min(text.find_last_not_of(kBlank) + 1, kShownLineBytes)));
   }
 
   const ReadFile& read_;

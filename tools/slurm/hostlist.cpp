@@ -16,7 +16,7 @@ constexpr uint64_t kRangeMax = 65'536;  // numbers of one range, Slurm's bound
 constexpr size_t kDigitsMax = 18;
 constexpr size_t kTextBytesMax = 255;
 constexpr size_t kNumbersMax = 8;
-constexpr size_t kShownBytes = 32;
+constexpr size_t kShownListBytes = 32;
 constexpr std::string_view kSeparators = "\t, ";
 
 /// Takes the next entry off the list; empty: there is none. Pairs of brackets hide separators.
@@ -158,7 +158,7 @@ Result<std::vector<HostEntry>> parse_hostlist(std::string_view list) {
     PLEXUS_TRY(entry, read_entry(text));
     if (text_bytes(entry) > kTextBytesMax || entry.numbers.size() > kNumbersMax) {
       return fail(Code::kInvalidUsage, "'{}...' is longer than a name of {} bytes with {} numbers",
-                  printable(text.substr(0, kShownBytes)), kTextBytesMax, kNumbersMax);
+                  printable(text.substr(0, kShownListBytes)), kTextBytesMax, kNumbersMax);
     }
     entries.push_back(std::move(entry));
   }

@@ -17,7 +17,7 @@ using Group = SlurmTopology::Group;
 using Kind = SlurmTopology::Kind;
 
 constexpr int kDepthMax = 64;  // Slurm's bound
-constexpr size_t kShownBytes = 64;
+constexpr size_t kShownSizeBytes = 64;
 
 /// A document as a tree.
 struct Node {
@@ -226,7 +226,7 @@ class Maker {
       const auto read = std::from_chars(size.text.data(), end, number);
       if (read.ec != std::errc() || read.ptr != end) {
         return refuse(size, fmt::format("'{}' is not a number of nodes",
-                                        printable(size.text.substr(0, kShownBytes))));
+                                        printable(size.text.substr(0, kShownSizeBytes))));
       }
       topology->block_sizes.push_back(number);
     }

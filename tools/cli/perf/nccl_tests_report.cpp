@@ -70,7 +70,7 @@ double variation_percent(const TimeUs& time_us) {
   return time_us.mean > 0 ? time_us.deviation / time_us.mean * kPercent : 0;
 }
 
-std::string measured_columns(const JobFacts& facts, const Row& row) {
+std::string row_columns(const JobFacts& facts, const Row& row) {
   const Bandwidth bandwidth = compute_bandwidth(facts, row);
   std::string text =
       fmt::format("  {}  {}  {}  {:>6}", fit(shown_time_us(facts, row), kTimeWidth),
@@ -154,7 +154,7 @@ Json command_line() {
   return list;
 }
 
-Json json_of(const JobFacts& facts, const std::vector<RankPlace>& places) {
+Json report_json(const JobFacts& facts, const std::vector<RankPlace>& places) {
   const PerfOptions& options = facts.options;
   const std::vector<size_t> sizes = compute_sizes(options.sizes);
   const Workers workers = compute_workers(options);
@@ -190,7 +190,7 @@ Json json_of(const JobFacts& facts, const std::vector<RankPlace>& places) {
   return json;
 }
 
-Json json_of(const JobFacts& facts, const Row& row) {
+Json report_json(const JobFacts& facts, const Row& row) {
   const Bandwidth bandwidth = compute_bandwidth(facts, row);
   return {{facts.options.outputs.cpu_time ? "cpu_time" : "time", shown_time_us(facts, row)},
           {"alg_bw", bandwidth.algbw_gb_per_s},
@@ -198,7 +198,7 @@ Json json_of(const JobFacts& facts, const Row& row) {
           {"nwrong", row.wrong == Row::kUnchecked ? Json() : Json(row.wrong)}};
 }
 
-Json json_of(const JobFacts& facts, const TimeUs& time_us) {
+Json report_json(const JobFacts& facts, const TimeUs& time_us) {
   return {{"skipped_iterations", facts.options.skipped},
           {"min_us", time_us.min},
           {"max_us", time_us.max},
@@ -210,7 +210,7 @@ Json json_of(const JobFacts& facts, const TimeUs& time_us) {
           {"cv_pct", variation_percent(time_us)}};
 }
 
-Json json_of(const JobFacts& facts, const Row& out_of_place, const Row& in_place) {
+Json report_json(const JobFacts& facts, const Row& out_of_place, const Row& in_place) {
   Json json = {{"size", out_of_place.size_bytes},
                {"count", out_of_place.count},
                {"type", info_of(out_of_place.variant.type).name},
@@ -218,9 +218,9 @@ Json json_of(const JobFacts& facts, const Row& out_of_place, const Row& in_place
                {"root", fmt::format("{}", out_of_place.variant.root)}};
   for (const Row* const row : {&out_of_place, &in_place}) {
     const std::string place = row->in_place ? "in_place" : "out_of_place";
-    json[place] = json_of(facts, *row);
+    json[place] = report_json(facts, *row);
     if (facts.options.outputs.per_iteration) {
-      json[place + "_per_iter"] = json_of(facts, row->time_us);
+      json[place + "_per_iter"] = report_json(facts, row->time_us);
     }
   }
   json["actual_iterations"] = out_of_place.iterations;
@@ -250,7 +250,7 @@ std::string nccl_tests_line(const JobFacts& facts, const Row& out_of_place, cons
   const Row& row = out_of_place;
   return fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}{}\n", row.size_bytes, row.count,
                      info_of(row.variant.type).name, redop_name(facts, row), row.variant.root,
-                     measured_columns(facts, row), measured_columns(facts, in_place),
+                     row_columns(facts, row), row_columns(facts, in_place),
                      facts.options.outputs.timestamps ? "  " + now_text() : "");
 }
 
@@ -303,7 +303,7 @@ void NcclTestsJson::begin(const JobFacts& facts, const std::vector<RankPlace>& p
   json_["args"] = command_line();
   json_["env"] = settings();
   json_["nccl_version"] = facts.nccl_version;
-  json_["config"] = json_of(facts, places);
+  json_["config"] = report_json(facts, places);
 }
 
 Result<void> NcclTestsJson::finish(const JobFacts& facts,
@@ -314,7 +314,7 @@ Result<void> NcclTestsJson::finish(const JobFacts& facts,
   }
   json_["results"] = Json::array();
   for (size_t i = 0; i + 1 < rows.size(); i += 2) {
-    json_["results"].push_back(json_of(facts, rows[i], rows[i + 1]));
+    json_["results"].push_back(report_json(facts, rows[i], rows[i + 1]));
   }
   json_["out_of_bounds"] = {{"count", totals.wrong}, {"okay", words(totals.wrong == 0)}};
   json_["average_bus_bandwidth"] = {

@@ -14,12 +14,12 @@ namespace {
 
 constexpr double kCellWidth = 40;
 constexpr double kCellHeight = 20;
-constexpr double kLeft = 70;  // with room for the names of rows
-constexpr double kTop = 44;   // with room for the title and the names of columns
-constexpr double kGap = 24;   // between maps
+constexpr double kRowsWidth = 70;  // with room for the names of rows
+constexpr double kTop = 44;        // with room for the title and the names of columns
+constexpr double kGap = 24;        // between maps
 
 double width_of(const HeatMap& map) {
-  return kLeft + kCellWidth * static_cast<double>(map.columns.size()) + kGap;
+  return kRowsWidth + kCellWidth * static_cast<double>(map.columns.size()) + kGap;
 }
 double height_of(const HeatMap& map) {
   return kTop + kCellHeight * static_cast<double>(map.rows.size()) + kGap;
@@ -53,18 +53,18 @@ void draw_map(Svg& svg, const HeatMap& map, double left, double top) {
   constexpr double kBaseline = 14;  // of text in a cell
   constexpr double kDark = 0.6;     // from here on text is white
   svg.begin_group(map.title);
-  svg.add_text(left + kLeft, top + kBaseline, map.title, R"(font-size="13")");
-  svg.add_text(left + kLeft - 6, top + kTop - 6, map.row_name, R"(text-anchor="end")");
+  svg.add_text(left + kRowsWidth, top + kBaseline, map.title, R"(font-size="13")");
+  svg.add_text(left + kRowsWidth - 6, top + kTop - 6, map.row_name, R"(text-anchor="end")");
   for (size_t column = 0; column < map.columns.size(); ++column) {
-    svg.add_text(left + kLeft + kCellWidth * (static_cast<double>(column) + 0.5), top + kTop - 6,
-                 map.columns[column], R"(text-anchor="middle")");
+    svg.add_text(left + kRowsWidth + kCellWidth * (static_cast<double>(column) + 0.5),
+                 top + kTop - 6, map.columns[column], R"(text-anchor="middle")");
   }
   for (size_t row = 0; row < map.rows.size(); ++row) {
     const double y = top + kTop + kCellHeight * static_cast<double>(row);
-    svg.add_text(left + kLeft - 6, y + kBaseline, map.rows[row], R"(text-anchor="end")");
+    svg.add_text(left + kRowsWidth - 6, y + kBaseline, map.rows[row], R"(text-anchor="end")");
     for (size_t column = 0; column < map.values[row].size(); ++column) {
       const double value = map.values[row][column];
-      const double x = left + kLeft + kCellWidth * static_cast<double>(column);
+      const double x = left + kRowsWidth + kCellWidth * static_cast<double>(column);
       svg.add_box(x, y, kCellWidth, kCellHeight,
                   fmt::format(R"(fill="{}" stroke="#cccccc")", color_of(value)));
       svg.add_text(
