@@ -31,7 +31,9 @@ class Surroundings {
       }
       of.closes_stdio = has(Feature::kStdio, 8);
       if (has_endings && random_.chance(60)) {
-        of.ending = hears_of_deaths() ? Ending::kReturns : static_cast<Ending>(ending);
+        of.ending = hears_of_deaths() || ends_with_making(static_cast<int>(process))
+                        ? Ending::kReturns
+                        : static_cast<Ending>(ending);
         destroy_nothing(static_cast<int>(process));
       }
     }
@@ -52,6 +54,18 @@ class Surroundings {
     return job_.is_nonblocking ||
            std::any_of(job_.makings.begin(), job_.makings.end(),
                        [](const Making& making) { return making.kind == MakingKind::kShrink; });
+  }
+
+  /// Others may not have got yet what the process passes on while a communicator is made.
+  [[nodiscard]] bool ends_with_making(int process) const {
+    return std::any_of(job_.threads.begin(), job_.threads.end(), [process](const Thread& thread) {
+      const auto last =
+          std::find_if(thread.steps.rbegin(), thread.steps.rend(), [](const Step& step) {
+            return step.kind == StepKind::kCalls || step.kind == StepKind::kMake;
+          });
+      return thread.process == process && last != thread.steps.rend() &&
+             last->kind == StepKind::kMake;
+    });
   }
 
   /// Of what the process's threads destroy at their ends.
