@@ -79,7 +79,7 @@ class Cluster(unittest.TestCase):
 
     def test_default_tuner_picks_hierarchical(self):
         ended, _ = link_bytes(["--dcs", "2", "--nodes", "4", "--ranks", "1"], job.PLEXUS, "perf", "all_reduce", "-b", S,
-                              "-e", S, "-n", "1", "-w", "0")
+                              "-e", S, "-n", "1", "-w", "0", "--columns", "plexus")
         self.assertIn("hierarchical/", ended.stdout)
 
     def test_host_without_a_datacenter_is_an_error_that_names_hosts(self):
