@@ -37,8 +37,10 @@ class TunerResearch(job.Test):
 
     def test_tuners_of_other_abis_are_policies(self):
         tuners = [f"{EXAMPLES}/libnccl-tuner-fixture-v{version}.so" for version in range(2, 7)]
-        for chosen in ("tree", "ring"):
-            rows = self.sim("all_reduce", "--ranks", 16, "--ranks-per-node", 4, "-b", "64K", "--tuner", ",".join(tuners), FIXTURE_TUNER=chosen)
+        call = ("all_reduce", "--ranks", 16, "--ranks-per-node", 4, "-b", "64K", "--tuner")
+        (default,) = self.sim(*call, "default")
+        for mode, chosen in (("tree", "tree"), ("nothing", default["chosen"])):
+            rows = self.sim(*call, ",".join(tuners), FIXTURE_TUNER=mode)
             self.assertEqual([(row["policy"], row["chosen"]) for row in rows], [(tuner, chosen) for tuner in tuners])
 
     def test_a_sweep_has_all_collectives_and_numbers_of_ranks(self):
