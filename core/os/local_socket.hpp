@@ -27,7 +27,7 @@ class LocalSocket {
   /// Blocks until such a process has connected; others are refused.
   [[nodiscard]] Result<LocalSocket> accept(From from = From::kThisUser) const;
 
-  Result<void> send_all(std::string_view bytes, std::chrono::milliseconds time) const;
+  [[nodiscard]] Result<void> send_all(std::string_view bytes, std::chrono::milliseconds time) const;
   /// Until the other side has closed, or `end` was received, which is not part of the result. An
   /// Error: the time is over, or there are more than `size_max` bytes.
   [[nodiscard]] Result<std::string> recv_until(char end,

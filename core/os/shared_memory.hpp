@@ -20,10 +20,10 @@ namespace plexus {
 class SharedMemory {
  public:
   struct Place {
-    int pid;
-    int fd;
-    uint64_t size_bytes;  // the owner's size()
-    uint64_t id;
+    int pid = 0;
+    int fd = -1;
+    uint64_t size_bytes = 0;  // the owner's size()
+    uint64_t id = 0;
     uint64_t owner = 0;  // the owner's process_id(), who is asked for the descriptor; 0: nobody is
   };
 

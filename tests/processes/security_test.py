@@ -57,7 +57,7 @@ class Security(job.Test):
         for each in self.start_hosts("all_reduce", "-e", "1K", modes=("strong", "strong")):
             ended = each.end(30)
             self.assertNotEqual(ended.returncode, 0)
-            self.assertIn("PLEXUS_NET_SECURITY=strong is invalid: expected off, auth or tls", ended.stderr)
+            self.assertIn("PLEXUS_NET_SECURITY=strong (from the environment) is invalid: expected off, auth or tls", ended.stderr)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,12 @@ class Verdict(job.Test):
             os.kill(ranks[stopped].pid, signal.SIGSTOP)
             self.wait_until(60, lambda: sum(found["ranks"] == [stopped] for found in self.verdicts()) >= 2,
                             "no second inquiry")
-            self.assertRegex(self.said(ranks), r"\Aplexus: comm 0x[0-9a-f]+ of 3 ranks: rank \d has waited for \d+ s in "
+            said = []  # the file of verdicts may have it before
+            self.wait_until(60, lambda: said.append(self.said(ranks)) or "".join(said).endswith("\n"), "nothing is said")
+            # On a busy machine both that wait may ask at the same time; each says it once.
+            self.assertRegex("".join(said), r"\A(plexus: comm 0x[0-9a-f]+ of 3 ranks: rank \d has waited for \d+ s in "
                              rf"all_(reduce|gather)\([^\n]*: rank {stopped} \([^\n]*:{ranks[stopped].pid}\) does not "
-                             r"answer[^\n]*\n\Z")
+                             r"answer[^\n]*\n){1,2}\Z")
             os.kill(ranks[stopped].pid, signal.SIGCONT)
             ranks[0].read_line()  # it goes on
             for command in ranks.values():
@@ -120,9 +123,11 @@ class Verdict(job.Test):
         device = r"of plugin told on device 0 \(\S+\)"
         held = r"rank 1 \(\S+\) is held up by its network:"
         self.assertRegex(self.hold_up("isend"), rf"{held} isend {device} to rank \d \(\S+\) has no room \(PLEXUS_AGAIN\) for "
-                                                r"message \d+ of 65600 bytes, with \d requests under way")
+                                                r"message \d+ of \d+ bytes, with \d requests under way")
+        # Who asks first may see only the message that does not come.
         self.assertRegex(self.hold_up("irecv"), rf"{held} irecv {device} from rank \d \(\S+\) has no room \(PLEXUS_AGAIN\) for "
-                                                r"the buffer of message \d+, with no request under way")
+                                                r"the buffer of message \d+, with no request under way"
+                                                r"|has sent a message to rank \d that does not arrive by net/told")
         for entry in ("connect", "accept"):  # the other end does not finish either
             self.assertRegex(self.hold_up(entry), rf"is held up by its network: (connect|accept) {device} (to|from) rank \d "
                                                   r"\(\S+\) does not finish")
