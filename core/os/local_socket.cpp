@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "core/base/clock.hpp"
+#include "core/base/thread.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/os/own_fds.hpp"
 #include "guest/descriptors.hpp"
@@ -204,6 +207,30 @@ Result<int> LocalSocket::recv_descriptor(std::chrono::milliseconds time) const {
     std::memcpy(&fd, CMSG_DATA(control), sizeof(fd));
     return above_stdio(fd);
   }
+}
+
+Result<void> serve_local_socket(const std::string& name,
+                                std::string_view purpose,
+                                LocalSocket::From from,
+                                std::function<void(const LocalSocket& client)> answer) {
+  PLEXUS_TRY(made, LocalSocket::listen(name));
+  auto serve = [from, answer = std::move(answer),
+                listener = std::make_shared<LocalSocket>(std::move(made))] {
+    constexpr auto kRetryPause = std::chrono::seconds(1);
+    for (;;) {
+      try {
+        if (const auto client = listener->accept(from); client.has_value()) {
+          answer(client.value());
+          continue;
+        }
+      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the client sees the end
+      }
+      std::this_thread::sleep_for(kRetryPause);  // no descriptor is left, or no memory
+    }
+  };
+  PLEXUS_TRY(thread, start_thread(purpose, std::move(serve)));
+  thread.detach();
+  return ok();
 }
 
 }  // namespace plexus

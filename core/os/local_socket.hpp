@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -45,5 +46,12 @@ class LocalSocket {
   int fd_ = -1;
   uint64_t forks_ = 0;  // Forks::count() when it was opened
 };
+
+/// Listens at `name` in a thread that lives as long as the process, and has `answer` serve one
+/// client after the other. An Error: nobody does. `purpose`: as start_thread's.
+Result<void> serve_local_socket(const std::string& name,
+                                std::string_view purpose,
+                                LocalSocket::From from,
+                                std::function<void(const LocalSocket& client)> answer);
 
 }  // namespace plexus

@@ -3,15 +3,11 @@
 
 #include <charconv>
 #include <chrono>
-#include <memory>
-#include <new>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/log.hpp"
-#include "core/base/thread.hpp"
 #include "core/os/host.hpp"
 
 namespace plexus {
@@ -19,7 +15,6 @@ namespace {
 
 constexpr auto kClientTime = std::chrono::seconds(5);  // on a host that is very busy
 constexpr auto kServerTime = std::chrono::seconds(20);
-constexpr auto kRetryPause = std::chrono::seconds(1);
 constexpr size_t kDigits = 16;
 constexpr int kHex = 16;
 
@@ -29,18 +24,12 @@ std::string name_of(uint64_t process) { return fmt::format("plexus-memory-{:016x
 
 void MemoryServer::start() {
   std::call_once(once_, [this] {
-    auto listener = LocalSocket::listen(name_of(process_id()));
-    if (listener.has_error()) {
-      PLEXUS_INFO(kShm, "{}", listener.error().message());
-      return;
+    const auto served =
+        serve_local_socket(name_of(process_id()), "shared memory", LocalSocket::From::kAnyUser,
+                           [this](const LocalSocket& client) { answer(client); });
+    if (served.has_error()) {
+      PLEXUS_INFO(kShm, "{}", served.error().message());
     }
-    auto shared = std::make_shared<LocalSocket>(std::move(listener).value());
-    auto thread = start_thread("shared memory", [this, shared] { serve(*shared); });
-    if (thread.has_error()) {
-      PLEXUS_INFO(kShm, "{}", thread.error().message());
-      return;
-    }
-    thread.value().detach();
   });
 }
 
@@ -54,19 +43,6 @@ void MemoryServer::remove(uint64_t id, int fd) noexcept {
   if (server != nullptr) {
     const std::lock_guard lock(server->mutex_);
     server->descriptors_.erase({id, fd});
-  }
-}
-
-void MemoryServer::serve(const LocalSocket& listener) {
-  for (;;) {
-    try {
-      if (const auto client = listener.accept(LocalSocket::From::kAnyUser); client.has_value()) {
-        answer(client.value());
-        continue;
-      }
-    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the client sees the end
-    }
-    std::this_thread::sleep_for(kRetryPause);  // no descriptor is left, or no memory
   }
 }
 

@@ -39,7 +39,6 @@ class MemoryServer {
   static Result<int> ask(uint64_t process, uint64_t id);
 
  private:
-  [[noreturn]] void serve(const LocalSocket& listener);
   void answer(const LocalSocket& client);
 
   std::once_flag once_;

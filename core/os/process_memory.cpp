@@ -66,16 +66,28 @@ class ProcessMemoryFile {
 
 namespace {
 
+/// nullptr: it cannot be opened, or is another process's by its mark.
+std::shared_ptr<const ProcessMemoryFile> open_memory(int32_t pid,
+                                                     uint64_t id,
+                                                     uint64_t mark_address) {
+  auto file = std::make_shared<const ProcessMemoryFile>(pid);
+  ProcessMark seen{.magic = 0, .id = 0};
+  const bool is_its = file->is_open() && file->read(&seen, mark_address, sizeof(seen)) == 0 &&
+                      seen.magic == kMarkMagic && seen.id == id;
+  return is_its ? file : nullptr;
+}
+
 /// Those that are open, by the id of the process.
 class MemoryFiles {
  public:
-  template <class Make>
-  std::shared_ptr<const ProcessMemoryFile> find_or_open(uint64_t id, const Make& make) {
+  std::shared_ptr<const ProcessMemoryFile> find_or_open(int32_t pid,
+                                                        uint64_t id,
+                                                        uint64_t mark_address) {
     const std::lock_guard lock(mutex_);
     auto file = files_[id].lock();
     if (file == nullptr) {
       std::erase_if(files_, [](const auto& entry) { return entry.second.expired(); });
-      file = make();
+      file = open_memory(pid, id, mark_address);
       files_[id] = file;
     }
     return file;
@@ -89,13 +101,7 @@ class MemoryFiles {
 }  // namespace
 
 void PeerProcess::open_file() {
-  file_ = Immortal<MemoryFiles>::instance().find_or_open(
-      id_, [this] { return std::make_shared<const ProcessMemoryFile>(pid_); });
-  ProcessMark seen{.magic = 0, .id = 0};
-  if (!file_->is_open() || file_->read(&seen, mark_address_, sizeof(seen)) != 0 ||
-      seen.magic != kMarkMagic || seen.id != id_) {
-    file_ = nullptr;
-  }
+  file_ = Immortal<MemoryFiles>::instance().find_or_open(pid_, id_, mark_address_);
 }
 
 uint64_t process_mark_address() {

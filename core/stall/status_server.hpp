@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "core/os/local_socket.hpp"
 #include "core/stall/stall_watch.hpp"
@@ -30,7 +29,6 @@ class StatusServer {
   static std::string name_of(int64_t pid) { return "plexus-doctor-" + std::to_string(pid); }
 
  private:
-  [[noreturn]] void serve(const LocalSocket& listener);
   void answer(const LocalSocket& client);
 
   StallWatch& watch_;

@@ -9,9 +9,6 @@
 namespace plexus::soak {
 namespace {
 
-constexpr int kLateUsMin = 1'500'000;  // the library checks calls that wait for more than a second
-constexpr int kLateUsMax = 3'500'000;
-
 class Generator {
  public:
   Generator(uint64_t seed, const Features& features, const FaultKinds& faults)

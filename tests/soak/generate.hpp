@@ -14,6 +14,10 @@
 
 namespace plexus::soak {
 
+/// A pause after which a thread is late: the library checks calls that wait for more than a second.
+constexpr int kLateUsMin = 1'500'000;
+constexpr int kLateUsMax = 3'500'000;
+
 /// Features that --without switches off and --only restricts to.
 enum class Feature {
   kThreads,      // ranks as threads of a process

@@ -7,8 +7,6 @@ namespace plexus::soak {
 namespace {
 
 constexpr uint64_t kSalt = 0x50112d;
-constexpr int kLateUsMin = 1'500'000;  // as pauses in the middle of a program
-constexpr int kLateUsMax = 3'500'000;
 
 class Surroundings {
  public:
