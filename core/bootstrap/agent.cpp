@@ -83,6 +83,15 @@ bool Agent::Group::awaits_result() const {
   });
 }
 
+bool Agent::Group::waits_for(uint32_t process) const {
+  if (parent() == process) {
+    return awaits_result();
+  }
+  return std::any_of(gathers.begin(), gathers.end(), [process](const auto& gather) {
+    return gather.second.processes.count(process) == 0;
+  });
+}
+
 // ---- joining ----
 
 Result<void> Agent::join(const JoinInfo& info) {

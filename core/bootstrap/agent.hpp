@@ -160,6 +160,8 @@ class Agent {
     [[nodiscard]] std::vector<uint32_t> children() const;  // processes
     /// All below have contributed to a gather, and the parent has that.
     [[nodiscard]] bool awaits_result() const;
+    /// A gather waits for this process, the parent or a child.
+    [[nodiscard]] bool waits_for(uint32_t process) const;
   };
 
   // -- from ranks --

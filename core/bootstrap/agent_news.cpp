@@ -240,7 +240,7 @@ void Agent::miss(uint32_t process) {
     attach();
   }
   for (auto& [id, group] : groups_) {
-    if (group.parent() == process && group.awaits_result()) {
+    if (group.parent() == process && group.waits_for(process)) {
       suspect(group, process);
     }
   }
@@ -277,6 +277,10 @@ void Agent::look_for_table(Clock::time_point now) {
 /// A process that dies while it has no parent is missed by nobody but those who need it. They look
 /// from time to time whether it is there.
 void Agent::look_for_missing(Group& group) {
+  const auto parent = group.parent();
+  if (parent.has_value() && gone_.count(*parent) != 0 && group.waits_for(*parent)) {
+    suspect(group, *parent);
+  }
   for (const auto& [number, gather] : group.gathers) {
     for (const uint32_t child : group.children()) {
       if (gather.processes.count(child) != 0) {
@@ -309,6 +313,9 @@ void Agent::tick(Clock::time_point now) {
   }
   for (const uint64_t id : ids) {
     Group& group = groups_.at(id);
+    if (group.suspect.has_value() && !group.waits_for(group.suspect->first)) {
+      group.suspect.reset();  // its goodbye came over another connection, before its last message
+    }
     if (group.inquiry.has_value() && now >= group.inquiry->until) {
       if (!group.parent().has_value()) {
         conclude(id, group);

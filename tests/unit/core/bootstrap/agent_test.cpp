@@ -359,6 +359,26 @@ TEST_F(AgentTest, KnowsWhoIsGone) {
   EXPECT_TRUE(failure_of(5).find("has left") == std::string::npos) << "only its group fails";
 }
 
+/// Two processes that connect to each other at once have two connections, and a goodbye comes on
+/// both: on one of them before what the other still carries.
+TEST_F(AgentTest, WhatWasUnderWayIsTakenAfterTheGoodbyeOfItsSender) {
+  start({.processes = 2, .ranks_per_process = 1, .processes_per_host = 1});
+  gather(1);
+  run();
+  Agent& agent = simulation_->agent_of(1);
+  const Message goodbye = {
+      .type = MessageType::kLeave, .group = kWorld, .payload = encode(std::vector<News>{})};
+  ASSERT_TRUE(agent.take_from(0, goodbye).has_value());
+  run();
+  ASSERT_TRUE(agent.take_from(0, {.type = MessageType::kGathered, .group = kWorld}).has_value());
+  EXPECT_EQ(count(1, MessageType::kGathered), 1);
+  run(5 * kSecondUs);
+  EXPECT_EQ(failure_of(1), "");
+  gather(1, kWorld, 1);
+  run(5 * kSecondUs);
+  EXPECT_THAT(failure_of(1), HasSubstr("rank 0 (node:0) has left or died"));
+}
+
 TEST_F(AgentTest, KeepsNothingOfAGroupThatAllHaveLeft) {
   start({.processes = 20, .ranks_per_process = 2, .processes_per_host = 3});
   std::vector<uint32_t> even;
