@@ -65,10 +65,6 @@ Result<void> check_buffers(const CallShape& shape, int rank) {
     return fail(Code::kInvalidArgument, "{}: the receive buffer is NULL, count is {}",
                 name(shape.collective), shape.count);
   }
-  if (shape.collective == Collective::kAllToAll && shape.in_place) {
-    return fail(Code::kInvalidArgument,
-                "alltoall does not work in place: pass separate send and receive buffers");
-  }
   return ok();
 }
 

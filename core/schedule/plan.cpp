@@ -9,6 +9,7 @@
 #include "core/schedule/message_count.hpp"
 #include "core/schedule/partition.hpp"
 #include "guest/assert.hpp"
+#include "kernels/program/in_place.hpp"
 
 namespace plexus {
 namespace {
@@ -372,22 +373,34 @@ static const ChannelOrder& order_of(const PlanContext& context, int channel) {
   return order;
 }
 
+static Program record(const PlanContext& context,
+                      const CallShape& shape,
+                      const Choice& choice,
+                      int channel) {
+  const ChannelOrder& order = order_of(context, channel);
+  return program_of(*choice.algorithm, {.rank = context.rank,
+                                        .ring = order.ring,
+                                        .root = shape.root,
+                                        .variant = channel % choice.algorithm->variants,
+                                        .nodes = order.nodes,
+                                        .datacenters = order.datacenters,
+                                        .above = order.above,
+                                        .heads = std::max(context.collnet->heads, 1)});
+}
+
 Result<void> Plan::add_item(const PlanContext& context,
                             WorkQueue& queue,
                             const Task& task,
                             const ItemTask& origin,
                             const Choice& choice,
                             int channel) {
-  const ChannelOrder& order = order_of(context, channel);
-  programs_.push_back(std::make_unique<Program>(
-      program_of(*choice.algorithm, {.rank = context.rank,
-                                     .ring = order.ring,
-                                     .root = task.shape.root,
-                                     .variant = channel % choice.algorithm->variants,
-                                     .nodes = order.nodes,
-                                     .datacenters = order.datacenters,
-                                     .above = order.above,
-                                     .heads = std::max(context.collnet->heads, 1)})));
+  Program recorded = record(context, task.shape, choice, channel);
+  // Ranks whose calls are not in place have to find the same chunks.
+  const int scratch_chunks = recorded.scratch_chunks;
+  const bool stages_input =
+      task.shape.collective == Collective::kAllToAll && task.shape.in_place && context.nranks > 1;
+  programs_.push_back(std::make_unique<Program>(stages_input ? stage_input(std::move(recorded))
+                                                             : std::move(recorded)));
   const Program& program = *programs_.back();
   queue.items.push_back(std::make_unique<WorkQueue::Item>());
   WorkQueue::Item& item = queue.items.back();
@@ -409,7 +422,7 @@ Result<void> Plan::add_item(const PlanContext& context,
                                      .element_bytes = work.element_bytes,
                                      .nranks = context.nranks,
                                      .chunks = program.chunks,
-                                     .scratch_chunks = program.scratch_chunks,
+                                     .scratch_chunks = scratch_chunks,
                                      .divides_buffer = program.divides_buffer,
                                      .channel = channel,
                                      .channels = choice.channels,

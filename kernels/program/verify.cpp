@@ -2,6 +2,7 @@
 #include "kernels/program/verify.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "kernels/program/definition.hpp"
 #include "kernels/program/expressions.hpp"
 #include "kernels/program/happens_before.hpp"
+#include "kernels/program/in_place.hpp"
 #include "kernels/program/lane_network.hpp"
 #include "kernels/program/network_peer.hpp"
 #include "kernels/program/shape.hpp"
@@ -386,21 +388,24 @@ std::vector<Program> record_programs(const VerifyInput& input) {
 
 }  // namespace
 
-bool has_in_place(Collective collective) {
-  return collective != Collective::kAllToAll && !is_point_to_point(collective);
-}
+bool has_in_place(Collective collective) { return !is_point_to_point(collective); }
 
-VerifyResult verify_programs(std::span<const Program> programs,
+VerifyResult verify_programs(std::span<const Program> recorded,
                              Collective collective,
                              int root,
                              bool in_place,
                              uint64_t slots,
                              int networks) {
   VerifyResult result;
-  result.reason = check_size(programs, slots);
+  result.reason = check_size(recorded, slots);
   if (!result.reason.empty()) {
     return result;
   }
+  std::vector<Program> staged;
+  if (in_place && collective == Collective::kAllToAll) {
+    std::transform(recorded.begin(), recorded.end(), std::back_inserter(staged), stage_input);
+  }
+  const std::span<const Program> programs = staged.empty() ? recorded : std::span(staged);
   const CollectiveDefinition definition = {.collective = collective,
                                            .nranks = static_cast<int>(programs.size()),
                                            .root = root,

@@ -57,7 +57,8 @@ VerifyResult verify(const VerifyInput& input);
 /// may be a stranger's, it is not asked that they waste nothing, nor that ranks combine in one
 /// order (see VerifyResult::same_order), and a + b counts as b + a. `programs`: one per rank, by
 /// rank; for kSend and kRecv, those of sender and receiver. `networks`: number of peers beyond the
-/// ranks that are networks that reduce.
+/// ranks that are networks that reduce. An all-to-all is proved in place as plans run it, see
+/// in_place.hpp.
 VerifyResult verify_programs(std::span<const Program> programs,
                              Collective collective,
                              int root,

@@ -123,6 +123,27 @@ TEST_P(EveryCollective, GivesTheRightResultToTwoFourAndEightRanks) {
   }
 }
 
+TEST(DeviceRanks, AllToAllInPlace) {
+  const Shape& shape = *find_shape(Collective::kAllToAll);
+  for (const char* const algorithm : {"alltoall:pairwise", "alltoall:bruck"}) {
+    const Setting setting("NCCL_ALGO", algorithm);
+    Job job({0, 0, 1});
+    for (const size_t count : {size_t{5}, size_t{300'001}}) {
+      const auto buffers = inputs_of(job, shape.in_count(count, job.comm_count()));
+      job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+        int32_t* const data = buffers[static_cast<size_t>(rank)].data();
+        return shape.call(data, data, count, comm, stream);
+      });
+      job.synchronize();
+      for (int rank = 0; rank < job.nranks(); ++rank) {
+        ASSERT_EQ(buffers[static_cast<size_t>(rank)].values(),
+                  shape.expected_output(job.nranks(), rank, count))
+            << algorithm << " of " << count << " on rank " << rank;
+      }
+    }
+  }
+}
+
 TEST_P(EveryCollective, GivesTheRightResultToSixtyFourRanksOnOneDevice) {
   const Setting setting("NCCL_MAX_CTAS", "1");
   Job job(std::vector<int>(64, 0));

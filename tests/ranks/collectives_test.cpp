@@ -162,6 +162,31 @@ TEST_P(CollectivesTest, AllGatherCollectsInRankOrder) {
   }
 }
 
+/// On every second rank, and then on all. The second call sends back what came in place.
+TEST_P(CollectivesTest, AllToAllInPlace) {
+  for (const size_t stride : {2, 1}) {
+    const Buffers in = inputs(n());
+    Buffers out = in;
+    for (auto& output : out) {
+      output.push_back(-77);
+    }
+    run([&](int rank, ncclComm_t comm) {
+      const auto r = static_cast<size_t>(rank);
+      int32_t* const data = out[r].data();
+      return ncclAlltoAll(r % stride == 0 ? data : in[r].data(), data, count(), ncclInt32, comm,
+                          nullptr);
+    });
+    for (size_t rank = 0; rank < n(); ++rank) {
+      expect(out[rank], n() * count(), [&](size_t i) {
+        const size_t from = i / count();
+        return from % stride == 0 ? in[rank][i]
+                                  : static_cast<int32_t>(value_of(static_cast<int>(from),
+                                                                  rank * count() + i % count()));
+      });
+    }
+  }
+}
+
 TEST_P(CollectivesTest, AllGatherInPlace) {
   Buffers out = outputs(n());
   for (size_t rank = 0; rank < n(); ++rank) {

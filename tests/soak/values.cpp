@@ -304,7 +304,8 @@ Buffers buffers_of(const Operation& operation, const Call& call, int nranks) {
       buffers = {.send_count = all,
                  .recv_count = all,
                  .send = blocks(count, nranks, call.rank, -1),
-                 .recv = blocks(count, nranks, -1, call.rank)};
+                 .recv = blocks(count, nranks, -1, call.rank),
+                 .can_be_in_place = true};
       break;
     case Op::kAllToAllV:
     case Op::kAllGatherV:

@@ -106,9 +106,6 @@ Places compute_places(const Shape& shape) noexcept {
 }
 
 size_t peer_count(const Shape& shape, int source, int target) noexcept {
-  if (shape.collective == Collective::kAllToAll) {
-    return shape.count;
-  }
   const size_t total_bytes = all_counts(shape) * element_bytes(shape);
   return shape.traffic->bytes(source, target, shape.nranks, total_bytes) / element_bytes(shape);
 }

@@ -143,9 +143,7 @@ int Rank::nsteps() const noexcept {
 
 bool Rank::is_several_calls() const noexcept {
   return shape_.collective == Collective::kHyperCube ||
-         shape_.collective == Collective::kSendRecv ||
-         shape_.collective == Collective::kAllToAllV ||
-         (shape_.collective == Collective::kAllToAll && shape_.in_place);
+         shape_.collective == Collective::kSendRecv || shape_.collective == Collective::kAllToAllV;
 }
 
 Result<void> Rank::start(int step) {
@@ -170,9 +168,6 @@ Result<void> Rank::start(int step) {
       return check_call("ncclReduceScatter",
                         ncclReduceScatter(send, recv, count, type, reduction_, comm_, stream_));
     case Collective::kAllToAll:
-      if (shape_.in_place) {
-        return start_all_to_all();  // ncclAlltoAll has no in-place form
-      }
       return check_call("ncclAlltoAll", ncclAlltoAll(send, recv, count, type, comm_, stream_));
     case Collective::kGather:
       return check_call("ncclGather", ncclGather(send, recv, count, type, root, comm_, stream_));

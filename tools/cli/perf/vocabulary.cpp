@@ -14,7 +14,7 @@ constexpr std::array kCollectives = {
     CollectiveInfo{Collective::kAllGather, "all_gather", CountRule::kPerRank, false, false, true},
     CollectiveInfo{Collective::kReduceScatter, "reduce_scatter", CountRule::kPerRank, true, false,
                    true},
-    CollectiveInfo{Collective::kAllToAll, "alltoall", CountRule::kPerRank, false, false, false},
+    CollectiveInfo{Collective::kAllToAll, "alltoall", CountRule::kPerRank, false, false, true},
     CollectiveInfo{Collective::kGather, "gather", CountRule::kPerRank, false, true, true},
     CollectiveInfo{Collective::kScatter, "scatter", CountRule::kPerRank, false, true, true},
     CollectiveInfo{Collective::kSendRecv, "sendrecv", CountRule::kWhole, false, false, false},

@@ -245,14 +245,6 @@ TEST_F(CheckCall, ASizeThatOverflowsIsRefused) {
   EXPECT_THAT(why_not(arguments), HasSubstr("exceeds the address space"));
 }
 
-TEST_F(CheckCall, AllToAllIsNotPossibleInPlace) {
-  Arguments arguments = call(Collective::kAllToAll);
-  EXPECT_EQ(why_not(arguments), "accepted");
-  arguments.place.recv = const_cast<void*>(
-      arguments.place.send);  // NOLINT(cppcoreguidelines-pro-type-const-cast): nothing is written
-  EXPECT_THAT(why_not(arguments), HasSubstr("does not work in place"));
-}
-
 TEST_F(CheckCall, StreamsAreThoseOfPlexusAndCudasDefaultStreams) {
   Arguments arguments = call(Collective::kAllReduce);
   for (const uintptr_t default_stream : {uintptr_t{1}, uintptr_t{2}}) {

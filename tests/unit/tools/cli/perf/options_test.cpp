@@ -257,9 +257,9 @@ TEST(ComputeVariants, AllMeansEveryCombinationThatTheCollectiveHas) {
 
 TEST(CountRows, CountsBothPlacesWhereThereAreTwo) {
   EXPECT_EQ(count_rows(parse("all_reduce -b 8 -e 64 -f 2").value()), 8U);
-  EXPECT_EQ(count_rows(parse("alltoall -b 8 -e 64 -f 2").value()), 8U);
-  EXPECT_EQ(count_rows(parse("alltoall -b 8 -e 64 -f 2 --columns plexus").value()), 4U);
-  EXPECT_EQ(count_rows(parse("alltoall -b 8 -e 64 -f 2 --json -").value()), 4U);
+  EXPECT_EQ(count_rows(parse("sendrecv -b 8 -e 64 -f 2").value()), 8U);
+  EXPECT_EQ(count_rows(parse("sendrecv -b 8 -e 64 -f 2 --columns plexus").value()), 4U);
+  EXPECT_EQ(count_rows(parse("sendrecv -b 8 -e 64 -f 2 --json -").value()), 4U);
   EXPECT_EQ(count_rows(parse("all_reduce -b 8 -e 64 -f 2 -N 3").value()), 24U);
 }
 
