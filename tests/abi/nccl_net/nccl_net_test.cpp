@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,8 +29,8 @@ std::filesystem::path vendor(const std::string& name) {
 struct Counters {
   int inits, contexts, listens, sends, recvs, memory;
 };
-const Counters& counters(const std::string& name) {
-  const auto object = Library::load(vendor(name)).value().find_object("tcp_fixture_counters");
+const Counters& counters(std::string_view name) {
+  const auto object = Library::load(vendor(std::string(name))).value().find_object("tcp_fixture_counters");
   return *static_cast<const Counters*>(object.value().address);
 }
 
