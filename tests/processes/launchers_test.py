@@ -32,6 +32,17 @@ class Launchers(job.Test):
         self.run_collectives(["mpirun.openmpi", "--oversubscribe", "-np", "3"], 3, **AS_ROOT)
 
     @needs("mpirun.mpich")
+    def test_split_into_jobs_that_run_at_once(self):
+        for split, group in (("MOD 2", 2), ("DIV 3", 3), ("OR 0xff", 4)):
+            ended = self.start(job.perf("all_reduce", *SIZES), ["mpirun.mpich", "-np", "4"], NCCL_TESTS_SPLIT=split).end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertEqual(len(re.findall(r"^#  Rank +\d+ Group ", ended.stdout, re.MULTILINE)), group, ended.stdout)
+            self.assertIn(f"the table is of the {group} of 4 processes", ended.stderr)
+        ended = self.start(job.perf("all_reduce", *SIZES), ["mpirun.mpich", "-np", "2"], NCCL_TESTS_SPLIT="MOD 0").end(60)
+        self.assertIn("NCCL_TESTS_SPLIT: expects", ended.stderr)
+        self.assertNotEqual(ended.returncode, 0)
+
+    @needs("mpirun.mpich")
     def test_mpich(self):
         self.run_collectives(["mpirun.mpich", "-np", "3"], 3)
 

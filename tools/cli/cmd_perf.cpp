@@ -142,6 +142,9 @@ void print_notes(const PerfOptions& options) {
 }
 
 int exit_code_of(bool good) { return good ? kExitOk : kExitWrong; }
+int exit_code_of(const Error& error) {
+  return error.code() == Code::kInvalidUsage ? kExitUsage : kExitWrong;
+}
 
 /// Prints the rest and converts the result to the exit code.
 int finish(Reporter& reporter, const Result<uint64_t>& run) {
@@ -163,7 +166,12 @@ int end(int exit_code, bool broken) {
 
 /// `reporter`: nullptr where another process prints.
 perf::Hooks make_hooks(Reporter* reporter, Watchdog* watchdog) {
-  return {.begin = [=](const std::vector<perf::RankPlace>& places) { reporter->begin(places); },
+  return {.begin =
+              [=](const std::vector<perf::RankPlace>& places) {
+                if (reporter != nullptr) {
+                  reporter->begin(places);
+                }
+              },
           .take_row = [=](const perf::Row& row) -> Result<void> {
             if (reporter != nullptr) {
               reporter->add(row);
@@ -175,6 +183,21 @@ perf::Hooks make_hooks(Reporter* reporter, Watchdog* watchdog) {
           }};
 }
 
+/// With NCCL_TESTS_SPLIT the part of the job that this process is in. The first process of all
+/// prints the table of its own.
+Result<JoinInput> join_part(const JoinInput& job, PerfOptions* options) {
+  if (!options->split) {
+    return job;
+  }
+  options->group = options->split->color_of(job.process);
+  PLEXUS_TRY(part, split_job(job, *options->split));
+  options->notes.push_back(
+      fmt::format("NCCL_TESTS_SPLIT: the table is of the {} of {} processes with color {}; the "
+                  "others run at the same time",
+                  part.nprocesses, job.nprocesses, options->group));
+  return part;
+}
+
 int run_joined(PerfOptions options, const Joined& flags) {
   const int ranks_per_process = options.threads.value_or(1) * options.ranks_per_thread.value_or(1);
   options.nranks = flags.nranks * ranks_per_process;
@@ -184,16 +207,20 @@ int run_joined(PerfOptions options, const Joined& flags) {
   Watchdog watchdog(options.timeout_s);
   const Result<JoinInput> found = perf::find_join_input(flags);
   if (!found) {
-    return report_error(found.error(),
-                        found.error().code() == Code::kInvalidUsage ? kExitUsage : kExitWrong);
+    return report_error(found.error(), exit_code_of(found.error()));
   }
-  const JoinInput& input = found.value();
+  const bool prints = found.value().process == 0;
+  const Result<JoinInput> part = join_part(found.value(), &options);
+  if (!part) {
+    return report_error(part.error(), exit_code_of(part.error()));
+  }
+  const JoinInput& input = part.value();
   options.nranks = input.nprocesses * ranks_per_process;
   if (const Result<void> checked = complete_options(&options); !checked) {
     return report_error(checked.error(), kExitUsage);
   }
   bool broken = false;
-  if (input.process != 0) {
+  if (!prints) {
     const Result<uint64_t> run = join_job(options, input, make_hooks(nullptr, &watchdog), &broken);
     if (!run) {
       fmt::print(stderr, "plexus: {}: {}\n", input.name, run.error().message());
@@ -247,6 +274,10 @@ int run_perf(PerfOptions options) {
   }
   if (const Result<void> checked = complete_options(&options); !checked) {
     return report_error(checked.error(), kExitUsage);
+  }
+  if (options.split) {
+    options.notes.emplace_back(
+        "NCCL_TESTS_SPLIT is ignored: it splits the processes of a launcher (mpirun, srun)");
   }
   print_notes(options);
   Result<Reporter> reporter = make_reporter(options, perf::start_name(options));

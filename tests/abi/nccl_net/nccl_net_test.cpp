@@ -30,7 +30,8 @@ struct Counters {
   int inits, contexts, listens, sends, recvs, memory;
 };
 const Counters& counters(std::string_view name) {
-  const auto object = Library::load(vendor(std::string(name))).value().find_object("tcp_fixture_counters");
+  const auto object =
+      Library::load(vendor(std::string(name))).value().find_object("tcp_fixture_counters");
   return *static_cast<const Counters*>(object.value().address);
 }
 

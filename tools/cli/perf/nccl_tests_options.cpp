@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What nccl-tests' command lines and variables have and `plexus perf` would not need.
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <CLI/CLI.hpp>
+#include <boost/algorithm/string/predicate.hpp>
 #include <fmt/format.h>
 
 #include "core/base/file.hpp"
@@ -70,6 +75,40 @@ void add_switch(CLI::App& app, const std::string& names, bool* target, const std
   add_choice<bool>(app, names, {{"0", false}, {"1", true}}, target, help);
 }
 
+std::string_view without_0x(std::string_view text) {
+  return text.starts_with("0x") || text.starts_with("0X") ? text.substr(2) : text;
+}
+
+/// "MOD 2", "&0x7", "div 0b100".
+Result<Split> parse_split(const char* name, std::string_view text) {
+  constexpr std::pair<std::string_view, char> kOperations[] = {
+      {"and", '&'}, {"or", '|'}, {"mod", '%'}, {"div", '/'},
+      {"&", '&'},   {"|", '|'},  {"%", '%'},   {"/", '/'}};
+  for (const auto& [word, operation] : kOperations) {
+    if (!boost::algorithm::istarts_with(text, word)) {
+      continue;
+    }
+    std::string_view digits = text.substr(word.size());
+    digits.remove_prefix(std::min(digits.find_first_not_of(' '), digits.size()));
+    const bool is_hex = without_0x(digits) != digits;
+    const bool is_binary = digits.starts_with("0b") || digits.starts_with("0B");
+    digits.remove_prefix(is_hex || is_binary ? 2 : 0);
+    int value = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value,
+                                              is_hex      ? 16
+                                              : is_binary ? 2
+                                                          : 10);
+    const bool divides = operation == '%' || operation == '/';
+    if (error == std::errc() && end == digits.data() + digits.size() &&
+        value >= (divides ? 1 : 0)) {
+      return Split{.operation = operation, .value = value};
+    }
+    break;
+  }
+  return fail(Code::kInvalidArgument,
+              "{}: expects AND, OR, MOD or DIV (or & | % /) and a number, not '{}'", name, text);
+}
+
 Result<double> parse_variable(const char* name, const char* text, double most) {
   Result<double> value = parse_number(text, 0, most);
   if (!value) {
@@ -93,6 +132,19 @@ Result<Traffic> read_matrix(const std::string& path, double scale) {
 }
 
 }  // namespace
+
+int Split::color_of(int process) const noexcept {
+  switch (operation) {
+    case '|':
+      return process | value;
+    case '%':
+      return process % value;
+    case '/':
+      return process / value;
+    default:
+      return process & value;
+  }
+}
 
 void add_nccl_tests_flags(CLI::App& app, PerfOptions* options) {
   constexpr int kMost = 1000000;
@@ -145,12 +197,12 @@ Result<void> take_nccl_tests_variables(PerfOptions* options,
     PLEXUS_TRY(value, parse_variable("NCCL_TESTS_MIN_BW", least, 1e9));
     options->busbw_wanted = value;
   }
-  for (const char* const name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"}) {
-    if (read(name) != nullptr) {
-      return fail(Code::kInvalidArgument,
-                  "{}: jobs that run in parallel are not supported; unset it, or start each one",
-                  name);
-    }
+  if (const char* const mask = read("NCCL_TESTS_SPLIT_MASK")) {
+    PLEXUS_TRY(split, parse_split("NCCL_TESTS_SPLIT_MASK", fmt::format("&0x{}", without_0x(mask))));
+    options->split = split;
+  } else if (const char* const text = read("NCCL_TESTS_SPLIT")) {
+    PLEXUS_TRY(split, parse_split("NCCL_TESTS_SPLIT", text));
+    options->split = split;
   }
   if (options->collective != Collective::kAllToAllV) {
     return ok();

@@ -180,7 +180,7 @@ Json report_json(const JobFacts& facts, const std::vector<RankPlace>& places) {
   json["devices"] = Json::array();
   for (const RankPlace& place : places) {
     json["devices"].push_back({{"rank", place.rank},
-                               {"group", 0},
+                               {"group", options.group},
                                {"pid", place.pid},
                                {"hostname", place.host.data()},
                                {"device", place.index},
@@ -240,8 +240,8 @@ std::string nccl_tests_header(const JobFacts& facts, const std::vector<RankPlace
       describe(facts.options), facts.printer.empty() ? "" : "; printed by " + facts.printer);
   text += "#\n# Using devices\n";
   for (const RankPlace& place : places) {
-    text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} device {:2} [host] CPU\n",
-                        place.rank, place.pid, place.host.data(), place.index);
+    text += fmt::format("#  Rank {:2} Group {:2} Pid {:6} on {:>10} device {:2} [host] CPU\n",
+                        place.rank, facts.options.group, place.pid, place.host.data(), place.index);
   }
   return text + "#\n" + column_names(facts);
 }

@@ -69,6 +69,14 @@ struct Joined {
   std::string rendezvous;  // HOST:PORT
 };
 
+/// NCCL_TESTS_SPLIT: processes of a launcher whose numbers have the same color are a job of their
+/// own, and all jobs run at once.
+struct Split {
+  char operation = '&';  // & | % /
+  int value = 0;
+  [[nodiscard]] int color_of(int process) const noexcept;
+};
+
 struct PerfOptions {
   Collective collective = Collective::kAllReduce;
   SizeRange sizes;
@@ -92,6 +100,8 @@ struct PerfOptions {
   Binding binding = Binding::kOwn;
   bool started_here = false;  // --ranks or --mode was given: launcher variables are ignored
   std::optional<Joined> joined;
+  std::optional<Split> split;
+  int group = 0;  // the color of this process
   std::string algorithm;
   std::string protocol;
   int channels = 0;  // 0: the library chooses

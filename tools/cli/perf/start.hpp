@@ -72,6 +72,10 @@ struct JoinInput {
 /// suffices.
 [[nodiscard]] Result<JoinInput> find_join_input(const Joined& flags);
 
+/// The part of a job that has this process's color, as a job: `job` meets once, and its first
+/// process of each color makes the new id. With NCCL_COMM_ID there is only one id: kInvalidUsage.
+[[nodiscard]] Result<JoinInput> split_job(const JoinInput& job, const Split& split);
+
 /// `options.nranks` is the job's number. `hooks.begin` is called in the first process only,
 /// `hooks.take_row` in each.
 [[nodiscard]] Result<uint64_t> join_job(const PerfOptions& options,

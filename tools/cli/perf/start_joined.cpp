@@ -7,6 +7,7 @@
 #include <plexus.h>
 #include <span>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -101,6 +102,41 @@ Result<JoinInput> find_join_input(const Joined& flags) {
   PLEXUS_TRY(launched, find_launched_rank(read_launch_variable));
   input.name = fmt::format("rank {} ({})", input.process, launched.value().job);
   return input;
+}
+
+Result<JoinInput> split_job(const JoinInput& job, const Split& split) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread exists yet
+  if (std::getenv("NCCL_COMM_ID") != nullptr) {
+    return fail(
+        Code::kInvalidUsage,
+        "NCCL_TESTS_SPLIT cannot be used with NCCL_COMM_ID or --rendezvous, since every job "
+        "needs an id of its own: unset it, and start the ranks with mpirun or srun");
+  }
+  JoinInput part{.process = 0, .nprocesses = 0, .id = {}, .name = job.name};
+  const int color = split.color_of(job.process);
+  int first = -1;
+  for (int process = 0; process < job.nprocesses; ++process) {
+    if (split.color_of(process) == color) {
+      first = first < 0 ? process : first;
+      part.process += process < job.process ? 1 : 0;
+      ++part.nprocesses;
+    }
+  }
+  std::vector<ncclUniqueId> ids(static_cast<size_t>(job.nprocesses));
+  ncclUniqueId& mine = ids[static_cast<size_t>(job.process)];
+  if (first == job.process) {
+    PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(&mine)));
+  }
+  ncclComm_t comm = nullptr;
+  PLEXUS_TRY(
+      check_call("ncclCommInitRank", ncclCommInitRank(&comm, job.nprocesses, job.id, job.process)));
+  Result<void> met =
+      check_call("ncclAllGather",
+                 ncclAllGather(&mine, ids.data(), sizeof(ncclUniqueId), ncclInt8, comm, nullptr));
+  PLEXUS_TRY(check_call("ncclCommDestroy", ncclCommDestroy(comm)));
+  PLEXUS_TRY(std::move(met));
+  part.id = ids[static_cast<size_t>(first)];
+  return part;
 }
 
 Result<uint64_t> join_job(const PerfOptions& options,

@@ -170,8 +170,25 @@ const char* no_variable(const char* /*name*/) { return nullptr; }
 const char* slow_variable(const char* name) {
   return std::string_view(name) == "NCCL_TESTS_MIN_BW" ? "12.5" : nullptr;
 }
+const char* split_text = nullptr;
 const char* split_variable(const char* name) {
-  return std::string_view(name) == "NCCL_TESTS_SPLIT" ? "MOD 2" : nullptr;
+  return std::string_view(name) == "NCCL_TESTS_SPLIT" ? split_text : nullptr;
+}
+const char* mask_variable(const char* name) {
+  return std::string_view(name) == "NCCL_TESTS_SPLIT_MASK" ? "0x4" : split_variable(name);
+}
+/// The colors of processes 0 to 5, or the refusal.
+std::string colors(const char* text, const char* (*read)(const char* name) = split_variable) {
+  split_text = text;
+  PerfOptions options = parse("all_reduce").value();
+  if (const auto taken = take_nccl_tests_variables(&options, read); !taken) {
+    return taken.error().message();
+  }
+  std::string list;
+  for (int process = 0; process < 6; ++process) {
+    list += fmt::format("{} ", options.split->color_of(process));
+  }
+  return list;
 }
 const char* spread_variable(const char* name) {
   return std::string_view(name) == "NCCL_TESTS_ALLTOALLV_SPREAD" ? "1.5" : nullptr;
@@ -183,10 +200,21 @@ TEST(NcclTestsVariables, AreTakenOrRefusedByName) {
   EXPECT_FALSE(options.busbw_wanted);
   ASSERT_TRUE(take_nccl_tests_variables(&options, slow_variable));
   EXPECT_EQ(options.busbw_wanted, 12.5);
-  EXPECT_THAT(take_nccl_tests_variables(&options, split_variable).error().message(),
-              HasSubstr("NCCL_TESTS_SPLIT: "));
   EXPECT_THAT(take_nccl_tests_variables(&options, spread_variable).error().message(),
               HasSubstr("NCCL_TESTS_ALLTOALLV_SPREAD: expects a number from 0 to 1"));
+}
+
+TEST(NcclTestsVariables, SplitsTheProcessesByColor) {
+  EXPECT_EQ(colors("MOD 2"), "0 1 0 1 0 1 ");
+  EXPECT_EQ(colors("%0x2"), "0 1 0 1 0 1 ");
+  EXPECT_EQ(colors("and 0b1"), "0 1 0 1 0 1 ");
+  EXPECT_EQ(colors("DIV  4"), "0 0 0 0 1 1 ");
+  EXPECT_EQ(colors("|3"), "3 3 3 3 7 7 ");
+  EXPECT_EQ(colors("MOD 2", mask_variable), "0 0 0 0 4 4 ") << "the mask has precedence";
+  for (const char* const wrong :
+       {"", "MOD", "MOD 0", "/0", "XOR 2", "AND 0x", "AND 1 2", "OR -1"}) {
+    EXPECT_THAT(colors(wrong), HasSubstr("NCCL_TESTS_SPLIT: expects AND, OR, MOD or DIV")) << wrong;
+  }
 }
 
 TEST(PerfOptions, HypercubeNeedsAPowerOfTwo) {
