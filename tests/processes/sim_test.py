@@ -61,6 +61,29 @@ class Sim(job.Test):
         self.assertIn("all_reduce of 16 ranks", texts)
         self.assertIn("all_reduce of 8 bytes", texts)
 
+    def test_bytes_are_mapped_by_link(self):
+        kind = "{http://www.w3.org/2000/svg}"
+        mib = 1 << 20
+
+        def maps(*flags):
+            ended = self.start([job.PLEXUS, "sim", "all_gather", "--links", "-", *flags]).end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            return {group.find(kind + "title").text: [text.text or "" for text in group.iter(kind + "text")]
+                    for group in xml.etree.ElementTree.fromstring(ended.stdout).iter(kind + "g")}
+
+        drawn = maps("-r", 4, "-b", 4 * mib, "--algo", "ring,allpairs")
+        ring = drawn["all_gather by ring: bytes from rank (row) to rank"]
+        self.assertEqual((ring.count("3M"), ring.count("1M")), (4, 0), ring)
+        pairs = drawn["all_gather by allpairs: bytes from rank (row) to rank"]
+        self.assertEqual((pairs.count("3M"), pairs.count("1M")), (0, 12), pairs)
+        # 16 nodes of 8 ranks: the ring leaves each node once, with all blocks but one
+        (title, nodes), = maps("-r", 128, "-g", 8, "-b", 128 * 8, "--algo", "ring").items()
+        self.assertIn("from node (row) to node", title)
+        self.assertEqual(nodes.count("1016"), 16, nodes)
+        ended = self.start([job.PLEXUS, "sim", "all_gather", "--links", "-", "-r", 128]).end(60)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("--links maps at most 64 ranks, or nodes", ended.stderr)
+
     def test_policies_are_plotted_and_their_regrets_mapped(self):
         flags = ["--tuner", "default,none", "-r", "8", "-b", "8", "-e", "32K", "-f", "64", "--svg", "-"]
         for more, titles in ((["all_reduce"], ["default", "none", "best"]), (["--sweep"], ["all_reduce, regret of default in %",

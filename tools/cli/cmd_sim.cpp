@@ -125,7 +125,8 @@ std::string size_text(uint64_t bytes) {
 }
 
 bool prints(const SimOptions& options) {
-  return options.json != "-" && options.trace != "-" && options.svg != "-";
+  const std::array files = {&options.json, &options.trace, &options.svg, &options.links};
+  return std::none_of(files.begin(), files.end(), [](const auto* file) { return *file == "-"; });
 }
 
 /// Adds a point to the line of the row's algorithm.
@@ -171,6 +172,53 @@ Result<void> write_plots(const SimOptions& options,
   return write_output(options.svg, draw_plots(plots));
 }
 
+/// Four characters or so: "8", "1.5K", "128K", "4M".
+std::string short_size(uint64_t bytes) {
+  constexpr std::array kUnits = {"", "K", "M", "G", "T"};
+  auto value = static_cast<double>(bytes);
+  size_t at = 0;
+  for (; value >= 1024 && at + 1 < kUnits.size(); ++at) {
+    value /= 1024;
+  }
+  const bool is_whole = value >= 9.95 || value == std::floor(value);
+  return fmt::format("{:.{}f}{}", value, is_whole ? 0 : 1, kUnits[at]);
+}
+
+/// A map for each algorithm, of the smallest size, in common colors.
+Result<void> write_link_maps(const SimOptions& options,
+                             const std::vector<const Algorithm*>& chosen,
+                             const Fabric* fabric) {
+  std::vector<std::vector<std::vector<uint64_t>>> counts;
+  uint64_t most = 1;
+  for (const Algorithm* const algorithm : chosen) {
+    PLEXUS_TRY(sent, count_bytes_by_link(options, *algorithm, options.bytes_first, fabric));
+    for (const auto& row : sent) {
+      most = std::max(most, *std::max_element(row.begin(), row.end()));
+    }
+    counts.push_back(std::move(sent));
+  }
+  std::vector<HeatMap> maps;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const bool by_node = counts[i].size() < static_cast<size_t>(options.nranks);
+    HeatMap& map = maps.emplace_back();
+    map.title =
+        fmt::format("{} by {}: bytes from {} (row) to {}", name(options.collective),
+                    chosen[i]->family, by_node ? "node" : "rank", by_node ? "node" : "rank");
+    map.row_name = by_node ? "node" : "rank";
+    for (const auto& row : counts[i]) {
+      map.rows.push_back(std::to_string(map.rows.size()));
+      map.columns.push_back(map.rows.back());
+      auto& values = map.values.emplace_back();
+      auto& texts = map.texts.emplace_back();
+      for (const uint64_t bytes : row) {
+        values.push_back(static_cast<double>(bytes) / static_cast<double>(most));
+        texts.push_back(bytes == 0 ? "" : short_size(bytes));
+      }
+    }
+  }
+  return write_output(options.links, draw_heat_maps(maps, 2));
+}
+
 Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
   std::unique_ptr<FromFile> from_file;
   std::vector<const Algorithm*> chosen;
@@ -209,6 +257,9 @@ Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
   }));
   if (!options.svg.empty()) {
     PLEXUS_TRY(write_plots(options, rows, fabric));
+  }
+  if (!options.links.empty()) {
+    PLEXUS_TRY(write_link_maps(options, chosen, fabric));
   }
   if (!options.json.empty()) {
     PLEXUS_TRY(write_output(options.json, format_json(options, rows)));
@@ -422,6 +473,10 @@ Result<void> run_sim(SimOptions& options) {
   if (!options.workload.empty() && !options.svg.empty()) {
     return fail(Code::kInvalidArgument, "--svg plots sizes: leave out --workload");
   }
+  if (!options.links.empty() && (!options.workload.empty() || !options.tuners.empty())) {
+    return fail(Code::kInvalidArgument,
+                "--links maps the algorithms of one call: leave out --workload and --tuner");
+  }
   if (options.tuners.empty() && (options.sweeps || !options.workload.empty())) {
     return fail(Code::kInvalidArgument, "--sweep and --workload compare policies: add --tuner");
   }
@@ -543,6 +598,22 @@ void add_policy_flags(CLI::App& app, const std::shared_ptr<SimOptions>& options)
       ->type_name("FILE");
 }
 
+void add_output_flags(CLI::App& app, SimOptions& options) {
+  app.add_option("--trace", options.trace,
+                 "write the last simulation in Chrome's trace format to this file (-: stdout)")
+      ->type_name("FILE");
+  app.add_option("--svg", options.svg,
+                 "plot time against size, and against ranks, a line per algorithm; with --tuner "
+                 "a line per policy, and with --sweep a map of their regrets (-: stdout)")
+      ->type_name("FILE");
+  app.add_option("--links", options.links,
+                 "map the bytes that each rank sends to each other in a call of the smallest size, "
+                 "a map per algorithm (-: stdout)")
+      ->type_name("FILE");
+  app.add_option("--json", options.json, "write the rows to this file (-: stdout)")
+      ->type_name("FILE");
+}
+
 }  // namespace
 
 Command add_sim_command(CLI::App& program) {
@@ -592,15 +663,7 @@ Command add_sim_command(CLI::App& program) {
   app->add_option("--fabric", options->fabric_file,
                   "a fabric model (docs/topology.md) whose links messages between nodes share")
       ->type_name("FILE");
-  app->add_option("--trace", options->trace,
-                  "write the last simulation in Chrome's trace format to this file (-: stdout)")
-      ->type_name("FILE");
-  app->add_option("--svg", options->svg,
-                  "plot time against size, and against ranks, a line per algorithm; with --tuner "
-                  "a line per policy, and with --sweep a map of their regrets (-: stdout)")
-      ->type_name("FILE");
-  app->add_option("--json", options->json, "write the rows to this file (-: stdout)")
-      ->type_name("FILE");
+  add_output_flags(*app, *options);
   return {app, [options] {
             if (options->root >= options->nranks) {
               return report_error(fail(Code::kInvalidArgument, "--root: {} is not one of {} ranks",

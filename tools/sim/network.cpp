@@ -471,4 +471,25 @@ Result<SimNetwork> make_symmetric_network(const SimJob& job, size_t steps_record
   return network;
 }
 
+std::vector<uint64_t> count_sent_bytes(const SimNetwork& network) {
+  std::vector<uint64_t> sent(network.connections.size());
+  for (const SimRank& rank : network.ranks) {
+    for (const SimLane& lane : rank.lanes) {
+      const Geometry& geometry = network.geometries[static_cast<size_t>(lane.channel)];
+      for (size_t at = 0; at < lane.steps->steps.size(); ++at) {
+        const Step& step = lane.steps->steps[at];
+        uint64_t bytes = 0;
+        for (uint32_t loop = 0; step.sends > 0 && loop < geometry.loops; ++loop) {
+          bytes += step_bytes(geometry, step, loop, network.job.element_bytes);
+        }
+        const uint32_t first = lane.first[at] + static_cast<uint32_t>(step.receives);
+        for (uint32_t place = first; place < lane.first[at + 1]; ++place) {
+          sent[lane.connections[place]] += bytes;
+        }
+      }
+    }
+  }
+  return sent;
+}
+
 }  // namespace plexus

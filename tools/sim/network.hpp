@@ -60,4 +60,7 @@ Result<SimNetwork> make_network(const SimJob& job);
 Result<SimNetwork> make_symmetric_network(const SimJob& job,
                                           size_t steps_recorded = size_t{1} << 26);
 
+/// Payload that one call sends over each connection, of a network with all ranks.
+std::vector<uint64_t> count_sent_bytes(const SimNetwork& network);
+
 }  // namespace plexus

@@ -172,20 +172,26 @@ Result<void> check_calibration(const SimOptions& options) {
   return ok();
 }
 
+Result<void> set_orders(const SimOptions& options, SimJob& job) {
+  if (!options.scatters.has_value()) {
+    return ok();
+  }
+  if (job.datacenters.empty() || job.nranks % job.ranks_per_node != 0) {
+    return fail(Code::kInvalidArgument,
+                "--scatter: expects several datacenters (--dcs), and as many ranks on each node");
+  }
+  PLEXUS_TRY(orders, join_orders(options, job));
+  job.orders = std::move(orders);
+  return ok();
+}
+
 /// `job`, with what else the options say.
 Result<SimRow> simulate_job(const SimOptions& options,
                             SimJob job,
                             uint64_t bytes,
                             const Fabric* fabric) {
   PLEXUS_TRY(check_calibration(options));
-  if (options.scatters.has_value()) {
-    if (job.datacenters.empty() || job.nranks % job.ranks_per_node != 0) {
-      return fail(Code::kInvalidArgument,
-                  "--scatter: expects several datacenters (--dcs), and as many ranks on each node");
-    }
-    PLEXUS_TRY(orders, join_orders(options, job));
-    job.orders = std::move(orders);
-  }
+  PLEXUS_TRY(set_orders(options, job));
   PLEXUS_TRY(network, needs_all_ranks(options, job, fabric) ? make_network(job)
                                                             : make_symmetric_network(job));
   if (options.calibration.has_value()) {
@@ -316,6 +322,32 @@ Result<SimRow> simulate_call(const SimOptions& options,
                              uint64_t bytes,
                              const Fabric* fabric) {
   return simulate_job(options, job_of(options, algorithm, bytes, fabric), bytes, fabric);
+}
+
+Result<std::vector<std::vector<uint64_t>>> count_bytes_by_link(const SimOptions& options,
+                                                               const Algorithm& algorithm,
+                                                               uint64_t bytes,
+                                                               const Fabric* fabric) {
+  SimJob job = job_of(options, algorithm, bytes, fabric);
+  const int together = job.nranks <= kMappedMax ? 1 : job.ranks_per_node;
+  const int places = (job.nranks + together - 1) / together;
+  if (places > kMappedMax) {
+    return fail(Code::kInvalidArgument,
+                "--links maps at most {} ranks, or nodes (--ranks-per-node), and these are {}",
+                kMappedMax, places);
+  }
+  job.exact_spans = true;
+  PLEXUS_TRY(set_orders(options, job));
+  PLEXUS_TRY(network, make_network(job));
+  std::vector<std::vector<uint64_t>> sent(static_cast<size_t>(places),
+                                          std::vector<uint64_t>(static_cast<size_t>(places)));
+  const std::vector<uint64_t> of_connections = count_sent_bytes(network);
+  for (size_t i = 0; i < of_connections.size(); ++i) {
+    const SimConnection& connection = network.connections[i];
+    const auto per_place = static_cast<uint32_t>(together);
+    sent[connection.source / per_place][connection.target / per_place] += of_connections[i];
+  }
+  return sent;
 }
 
 Result<SimRow> simulate_exchanges(const SimOptions& options,

@@ -58,6 +58,7 @@ struct SimOptions {
   std::string workload;
   std::string trace;
   std::string svg;
+  std::string links;  // file for a map of bytes by link
   std::string json;
 };
 
@@ -91,6 +92,14 @@ Result<SimRow> simulate_call(const SimOptions& options,
                              const Algorithm& algorithm,
                              uint64_t bytes,
                              const Fabric* fabric);
+
+/// Bytes that a call sends from rank (row) to rank (column), at most kMappedMax of them; with more
+/// ranks, from node to node. kInvalidArgument: there are more nodes than that, too.
+inline constexpr int kMappedMax = 64;
+Result<std::vector<std::vector<uint64_t>>> count_bytes_by_link(const SimOptions& options,
+                                                               const Algorithm& algorithm,
+                                                               uint64_t bytes,
+                                                               const Fabric* fabric);
 
 /// A group of sends and receives.
 Result<SimRow> simulate_exchanges(const SimOptions& options,

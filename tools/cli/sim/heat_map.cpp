@@ -68,7 +68,8 @@ void draw_map(Svg& svg, const HeatMap& map, double left, double top) {
       svg.add_box(x, y, kCellWidth, kCellHeight,
                   fmt::format(R"(fill="{}" stroke="#cccccc")", color_of(value)));
       svg.add_text(
-          x + kCellWidth / 2, y + kBaseline, fmt::format("{:.0f}", 100 * value),
+          x + kCellWidth / 2, y + kBaseline,
+          map.texts.empty() ? fmt::format("{:.0f}", 100 * value) : map.texts[row][column],
           fmt::format(R"(text-anchor="middle" fill="{}")", value > kDark ? "#ffffff" : "#333333"));
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of ratios as SVG, the larger the darker.
+// Tables of numbers as SVG, the larger the darker.
 #pragma once
 
 #include <span>
@@ -13,7 +13,9 @@ struct HeatMap {
   std::string row_name;  // what rows are, as "ranks"
   std::vector<std::string> rows;
   std::vector<std::string> columns;
-  std::vector<std::vector<double>> values;  // [row][column]; shown in percent, at least 0
+  std::vector<std::vector<double>> values;  // [row][column]; darkest at 1
+  /// What the cells say; empty: the values in percent.
+  std::vector<std::vector<std::string>> texts = {};
 };
 
 /// `in_line` of them side by side, further ones below.
