@@ -74,10 +74,10 @@ class Child {
     auto* const memory = static_cast<uint8_t*>(
         mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     std::iota(memory, memory + kBytes, uint8_t{1});
-    if (has_hole) {
-      munmap(memory + 2 * kPage, kPage);
-    }
     const Facts mine{process_id(), process_mark_address(), reinterpret_cast<uintptr_t>(memory)};
+    if (has_hole) {
+      munmap(memory + 2 * kPage, kPage);  // last: whatever is mapped next may come here
+    }
     if (write(told_[1], &mine, sizeof(mine)) != sizeof(mine)) {
       _exit(1);
     }

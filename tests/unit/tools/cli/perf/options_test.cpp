@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/options.hpp"
 
+#include <algorithm>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
+#include <boost/algorithm/string.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,8 +22,13 @@ Result<PerfOptions> parse(const std::string& line) {
   CLI::App app;
   PerfOptions options;
   add_perf_flags(app, &options);
+  // In words, as main() gets them: given a line, CLI11 2.4 takes brackets for quotes.
+  std::vector<std::string> words;
+  boost::algorithm::split(words, line, boost::algorithm::is_space(),
+                          boost::algorithm::token_compress_on);
+  std::reverse(words.begin(), words.end());  // the order that CLI11 wants
   try {
-    app.parse(line);
+    app.parse(words);
   } catch (const CLI::ParseError& error) {
     return fail(Code::kInvalidArgument, "{}", error.what());
   }
