@@ -67,7 +67,8 @@ class Fork(job.Test):
         program = str(pathlib.Path(__file__).with_name("forking_rank.py"))
         for transport, environment in TRANSPORTS.items():
             with self.subTest(transport):
-                ended = self.start([sys.executable, "-B", program], PLEXUS_TEST_LIBRARY=LIBRARY,
+                # Since 3.12 Python warns of every fork of a process with threads.
+                ended = self.start([sys.executable, "-B", "-W", "ignore::DeprecationWarning", program], PLEXUS_TEST_LIBRARY=LIBRARY,
                                    **environment).end(60)
                 self.assertEqual((ended.returncode, ended.stdout.strip()), (0, "well"), ended.stdout + ended.stderr)
                 self.assertEqual(ended.stderr, "")

@@ -104,7 +104,7 @@ class Usage(job.Test):
             self.assertEqual(len(tsv_file.read_text().splitlines()), 5)
 
     def test_our_own_columns_say_what_was_chosen(self):
-        ended = self.run_plexus("perf", "alltoall", *SMALL, "--ranks", "2", "--columns", "plexus")
+        ended = self.run_plexus("perf", "sendrecv", *SMALL, "--ranks", "2", "--columns", "plexus")
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertRegex(ended.stdout, r"(?m)^ +1024 .* N/A +N/A +N/A +N/A +[a-z0-9-]+/(Simple|LL|LL128)/\d+$")
         self.assertIn("# Wrong elements    : 0 OK", ended.stdout)
