@@ -137,6 +137,22 @@ void Endpoint::settle() const {
   }
 }
 
+void Endpoint::drop_unexpected() const {
+  if (FI_MAJOR(library().version()) < 2) {
+    return;
+  }
+  fi_context2 context{};
+  fi_msg_tagged any{};
+  any.context = &context;
+  any.addr = FI_ADDR_UNSPEC;
+  any.ignore = ~uint64_t{0};
+  // Whether there was one is in the completion queue. To read that would drive the provider, and
+  // with it operations whose buffers are the host's again.
+  for (size_t i = 0; i < kQueueEntries; ++i) {
+    static_cast<void>(::fi_trecvmsg(ep_.get(), &any, FI_PEEK | FI_DISCARD));
+  }
+}
+
 size_t Endpoint::poll(std::span<Event> events) const {
   std::array<fi_cq_tagged_entry, kEventsPerPoll> entries;  // written by libfabric
   const size_t room = std::min(events.size(), entries.size());

@@ -118,6 +118,10 @@ class Endpoint {
   /// To be called before closing an endpoint that strangers may have connected to: ofi_rxm of 1.17
   /// never closes the socket of a peer that is accepted but has not sent anything.
   void settle() const;
+  /// To be called before closing one of two endpoints of shm in this process: drops messages that
+  /// came and that nobody has asked for. Since 2.0 shm looks at their sender's memory when it
+  /// closes the endpoint, and crashes if that was closed before.
+  void drop_unexpected() const;
   /// Drives the provider and returns the number of `events` written.
   [[nodiscard]] size_t poll(std::span<Event> events) const;
 

@@ -38,9 +38,14 @@ void park(uint32_t connection, std::vector<Endpoint> endpoints) {
   const auto peer = places.endpoints.find(connection);
   if (peer == places.endpoints.end()) {
     places.endpoints.emplace(connection, std::move(endpoints));
-  } else {
-    places.endpoints.erase(peer);
+    return;
   }
+  for (const std::vector<Endpoint>* const end : {&peer->second, &endpoints}) {
+    for (const Endpoint& endpoint : *end) {
+      endpoint.drop_unexpected();
+    }
+  }
+  places.endpoints.erase(peer);
 }
 
 }  // namespace plexus::net_ofi

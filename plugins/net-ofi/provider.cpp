@@ -94,6 +94,10 @@ InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
     return hints;
   }
   hints->caps = FI_TAGGED | FI_SEND | FI_RECV | more_caps;
+  if (FI_MAJOR(library().version()) >= 2) {
+    hints->caps |= FI_SOURCE;  // without it ofi_rxm of 2.1 crashes when a peer becomes known while
+                               // messages wait for their receives
+  }
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
   // Several connections use one domain, each with its own thread.

@@ -237,20 +237,29 @@ TEST_P(NetOfiShape, GroupedReceiveSortsByTag) {
       messages.push_back(test::make_message(round * 100 + i * 20'000, i));
     }
     NetRequest* received = test::post_recv(pair, buffers);
+    std::array<uint64_t, kGroup> sizes{};
+    NetStatus status = NetStatus::kAgain;
+    const auto poll_receiver = [&] {
+      if (status == NetStatus::kAgain) {
+        status = pair.recv.test(received, sizes.data());
+      }
+    };
     std::vector<NetRequest*> sent;
     for (uint32_t i = 0; i < kGroup; ++i) {  // another order than that of the buffers
       const uint32_t tag = (i * 3 + round) % kGroup;
-      sent.push_back(test::post_send(pair, messages[tag], static_cast<int32_t>(tag)));
+      sent.push_back(nullptr);
+      ASSERT_TRUE(test::poll_until([&] {  // shm of 2.1 sends on when the receiver has moved
+        poll_receiver();
+        return pair.send.isend(messages[tag], static_cast<int32_t>(tag), nullptr, &sent.back()) !=
+               NetStatus::kAgain;
+      }));
+      ASSERT_NE(sent.back(), nullptr);
     }
-    std::array<uint64_t, kGroup> sizes{};
-    NetStatus status = NetStatus::kAgain;
     ASSERT_TRUE(test::poll_until([&] {
       std::erase_if(sent, [&](NetRequest* request) {
         return pair.send.test(request, nullptr) == NetStatus::kOk;
       });
-      if (status == NetStatus::kAgain) {
-        status = pair.recv.test(received, sizes.data());
-      }
+      poll_receiver();
       return sent.empty() && status != NetStatus::kAgain;
     }));
     ASSERT_EQ(status, NetStatus::kOk);
@@ -340,6 +349,10 @@ TEST_P(NetOfiShape, ClosingWithMessagesInFlightIsSafe) {
 }
 
 TEST_P(NetOfiShape, PeersDeathIsARemoteErrorThatNamesIt) {
+  if (is_shm() && FI_MAJOR_VERSION >= 2) {
+    GTEST_SKIP() << "shm sends nothing behind a long message, so that the end of a sender in this "
+                    "process is not told";
+  }
   const NetContext sender = context();
   const NetContext receiver = context();
   test::NetPair pair = test::connect_pair(sender, receiver);
