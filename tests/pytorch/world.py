@@ -125,6 +125,15 @@ def result_of(folder, rank):
     return pickle.loads(path.read_bytes()) if path.exists() else None
 
 
+def wait_for_results(folder, seconds):
+    """Until all ranks have one: none needs this one any more."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if all(pathlib.Path(folder, f"result{rank}").exists() for rank in range(int(os.environ["WORLD_SIZE"]))):
+            return
+        time.sleep(0.01)
+
+
 def serve_rank(functions, name, folder):
     arguments, backend, timeout = pickle.loads(pathlib.Path(folder, "call").read_bytes())
     rank = int(os.environ["RANK"])
@@ -132,11 +141,13 @@ def serve_rank(functions, name, folder):
         if backend is not None:
             dist.init_process_group(backend, timeout=datetime.timedelta(seconds=bound(timeout)))
         result = functions[name](*arguments)
-        if dist.is_initialized():
+        if dist.is_initialized() and backend != "gloo":
             dist.destroy_process_group()
         pathlib.Path(folder, f"result{rank}").write_bytes(pickle.dumps(result))
         if backend == "gloo":
-            # A thread of Gloo's that still runs a hook's callback in Python ends the process when Python ends.
+            # It is not destroyed: that joins, with Python's lock, a thread that may want the lock to free a tensor, and
+            # hangs (PyTorch 2.6). A thread that still runs a hook's callback in Python ends the process when Python ends.
+            wait_for_results(folder, bound(timeout))
             os._exit(0)
     except BaseException:  # noqa: BLE001: whatever it is, it is the test's failure
         traceback.print_exc()
