@@ -3,24 +3,38 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <new>
 
 #include "core/base/log.hpp"
 #include "core/base/thread.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
 
-bool share_order(const Submission& a, const Submission& b) {
-  const auto has_rank_of = [&](const Submission::Part& part) {
-    return std::any_of(b.parts.begin(), b.parts.end(), [&](const Submission::Part& other) {
-      return other.execution->rank == part.execution->rank;
-    });
-  };
-  return std::any_of(a.parts.begin(), a.parts.end(), has_rank_of) ||
-         std::any_of(a.streams.begin(), a.streams.end(), [&](HostStream* stream) {
-           return std::find(b.streams.begin(), b.streams.end(), stream) != b.streams.end();
-         });
+bool has_part_of(const Submission& submission, const RankState& rank) {
+  return std::any_of(submission.parts.begin(), submission.parts.end(),
+                     [&](const Submission::Part& part) { return part.execution->rank == &rank; });
+}
+
+/// Its streams and ranks, each once.
+std::vector<const void*> orders_of(const Submission& submission) {
+  std::vector<const void*> orders(submission.streams.begin(), submission.streams.end());
+  for (const Submission::Part& part : submission.parts) {
+    orders.push_back(part.execution->rank);
+  }
+  std::sort(orders.begin(), orders.end(), std::less<>());
+  orders.erase(std::unique(orders.begin(), orders.end()), orders.end());
+  return orders;
+}
+
+/// Room for `size` elements, by doubling.
+template <class Vector>
+void make_room(Vector& vector, size_t size) {
+  if (vector.capacity() < size) {
+    vector.reserve(2 * size);
+  }
 }
 
 bool is_finished(const Submission& submission) {
@@ -113,6 +127,7 @@ void AsyncEngine::withdraw(const RankState& rank) {
     for (Submission& submission : incoming_) {
       withdraw_from(submission, rank, ended);
     }
+    release_from(rank);
   }
   for (const Submission::Part& part : ended) {
     part.finished();  // may destroy the execution
@@ -140,8 +155,7 @@ bool AsyncEngine::serve_round() {
       }
     }
     for (; !incoming_.empty(); incoming_.pop_front()) {
-      pending_.emplace_back();  // first, so that no submission is lost if that throws
-      pending_.back().submission = std::move(incoming_.front());
+      take(incoming_.front());
     }
   }
   start_ready();
@@ -152,11 +166,74 @@ bool AsyncEngine::serve_round() {
   return true;
 }
 
+/// Puts it behind the latest of its streams and ranks. If there is no memory nothing is changed.
+void AsyncEngine::take(Submission& submission) {
+  std::vector<Order> orders = orders_of(submission);
+  const size_t count = pending_.size() + 1;
+  make_room(ready_, count);
+  make_room(running_, count);
+  for (const Order order : orders) {
+    if (const auto last = last_.find(order); last != last_.end()) {
+      std::vector<Pending::Follower>& followers = last->second->followers;
+      make_room(followers, followers.size() + orders.size());
+    }
+  }
+  Pending& pending = pending_.emplace_back();
+  try {
+    last_.reserve(last_.size() + orders.size());
+    for (const Order order : orders) {
+      last_.try_emplace(order, &pending);
+    }
+  } catch (const std::bad_alloc&) {
+    std::erase_if(last_, [&](const auto& last) { return last.second == &pending; });
+    pending_.pop_back();
+    throw;
+  }
+  pending.self = std::prev(pending_.end());
+  for (const Order order : orders) {
+    Pending*& last = last_.at(order);
+    if (last != &pending) {
+      last->followers.push_back({order, &pending});
+      ++pending.ahead;
+    }
+    last = &pending;
+  }
+  pending.orders = std::move(orders);
+  pending.submission = std::move(submission);
+  if (pending.ahead == 0) {
+    ready_.push_back(&pending);
+  }
+}
+
+/// One that it waited for has ended.
+void AsyncEngine::follow(Pending& pending) {
+  PLEXUS_ASSERT(pending.ahead > 0 && !pending.started, pending.ahead);
+  if (--pending.ahead == 0) {
+    ready_.push_back(&pending);  // take() has made room
+  }
+}
+
+/// What has no part of `rank` any more does not wait for what has, nor is it waited for.
+void AsyncEngine::release_from(const RankState& rank) {
+  // An execution that has started may be gone: the thread ends it without the lock.
+  const auto is_out = [&](const Pending& pending) {
+    return !pending.started && !has_part_of(pending.submission, rank);
+  };
+  for (Pending& pending : pending_) {
+    std::erase_if(pending.followers, [&](const Pending::Follower& follower) {
+      const bool ends = follower.order == &rank && (is_out(pending) || is_out(*follower.pending));
+      if (ends) {
+        follow(*follower.pending);
+      }
+      return ends;
+    });
+  }
+}
+
 /// From here on its parts are not withdrawn any more.
-bool AsyncEngine::try_start(size_t index) {
-  const std::lock_guard lock(mutex_);
-  Pending& pending = pending_[index];
-  if (!may_start(index)) {
+bool AsyncEngine::try_start(Pending& pending) {
+  const StreamMark* const after = pending.submission.after.get();
+  if (after != nullptr && !after->reached()) {
     return false;
   }
   engine_.reserve(pending.submission.parts.size());
@@ -164,25 +241,24 @@ bool AsyncEngine::try_start(size_t index) {
   return true;
 }
 
-bool AsyncEngine::may_start(size_t index) const {
-  const StreamMark* const after = pending_[index].submission.after.get();
-  if (after != nullptr && !after->reached()) {
-    return false;
-  }
-  for (size_t earlier = 0; earlier < index; ++earlier) {
-    if (share_order(pending_[earlier].submission, pending_[index].submission)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 void AsyncEngine::start_ready() {
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    if (!pending_[i].started && try_start(i)) {
-      for (const Submission::Part& part : pending_[i].submission.parts) {
-        engine_.add(*part.execution);
+  for (size_t i = 0;;) {
+    Pending* pending = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (i == ready_.size()) {
+        return;
       }
+      pending = ready_[i];
+      if (!try_start(*pending)) {
+        ++i;
+        continue;
+      }
+      ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    running_.push_back(pending);
+    for (const Submission::Part& part : pending->submission.parts) {
+      engine_.add(*part.execution);
     }
   }
 }
@@ -190,33 +266,46 @@ void AsyncEngine::start_ready() {
 /// Ends the submissions whose parts have all finished. Returns whether there were any.
 bool AsyncEngine::finish_done() {
   bool any = false;
-  for (size_t i = 0; i < pending_.size();) {
-    Pending& pending = pending_[i];
-    if (!pending.started || !is_finished(pending.submission)) {
+  for (size_t i = 0; i < running_.size();) {
+    Pending& pending = *running_[i];
+    if (!is_finished(pending.submission)) {
       ++i;
       continue;
     }
     any = true;
-    std::shared_ptr<const Error> error;
-    if (const Error* const failure = failure_of(pending.submission); failure != nullptr) {
-      error = std::make_shared<const Error>(failure->clone());
-    }
-    for (const Submission::Part& part : pending.submission.parts) {
-      part.finished();  // may destroy the execution
-    }
-    if (pending.submission.function) {
-      pending.submission.function();
-    }
-    const auto streams = std::move(pending.submission.streams);
-    {
-      const std::lock_guard lock(mutex_);
-      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-    for (HostStream* const stream : streams) {
-      stream->end(error);
-    }
+    finish(pending);
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return any;
+}
+
+void AsyncEngine::finish(Pending& pending) {
+  std::shared_ptr<const Error> error;
+  if (const Error* const failure = failure_of(pending.submission); failure != nullptr) {
+    error = std::make_shared<const Error>(failure->clone());
+  }
+  for (const Submission::Part& part : pending.submission.parts) {
+    part.finished();  // may destroy the execution
+  }
+  if (pending.submission.function) {
+    pending.submission.function();
+  }
+  const auto streams = std::move(pending.submission.streams);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Pending::Follower& follower : pending.followers) {
+      follow(*follower.pending);
+    }
+    for (const Order order : pending.orders) {
+      if (const auto last = last_.find(order); last->second == &pending) {
+        last_.erase(last);
+      }
+    }
+    pending_.erase(pending.self);
+  }
+  for (HostStream* const stream : streams) {
+    stream->end(error);
+  }
 }
 
 }  // namespace plexus

@@ -2,16 +2,19 @@
 // The thread that serves host streams. It runs submissions with one Engine. A submission starts
 // when all earlier ones on the same streams and of the same ranks have finished and the mark that
 // it waits for is reached. All marks are of streams that this thread serves and work waits only for
-// earlier work, so there is always a submission that can start. The thread sleeps when there is
+// earlier work, so there is always a submission that can start. A round looks at what runs and at
+// what is next on its streams and ranks, not at what waits behind. The thread sleeps when there is
 // nothing to do.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "core/device/host_stream.hpp"
@@ -54,13 +57,31 @@ class AsyncEngine {
   void withdraw(const RankState& rank);
 
  private:
+  /// A stream or a rank: what keeps submissions in order.
+  using Order = const void*;
+  struct Pending {
+    struct Follower {
+      Order order;
+      Pending* pending;
+    };
+    Submission submission{};
+    std::vector<Order> orders{};
+    std::vector<Follower> followers{};  // the next in each order
+    size_t ahead = 0;                   // number of orders in which an earlier one has not ended
+    bool started = false;
+    std::list<Pending>::iterator self{};
+  };
+
   Result<void> start_locked();
   void serve();
   bool serve_round();
+  void take(Submission& submission);
   void start_ready();
+  bool try_start(Pending& pending);
   bool finish_done();
-  [[nodiscard]] bool try_start(size_t index);
-  [[nodiscard]] bool may_start(size_t index) const;
+  void finish(Pending& pending);
+  void follow(Pending& pending);
+  void release_from(const RankState& rank);
   static void withdraw_from(Submission& submission,
                             const RankState& rank,
                             std::vector<Submission::Part>& ended);
@@ -70,14 +91,13 @@ class AsyncEngine {
   std::deque<Submission> incoming_;  // guarded by mutex_
   bool stop_ = false;                // guarded by mutex_
   std::thread thread_;               // started under mutex_
-  struct Pending {
-    Submission submission;
-    bool started = false;
-  };
   // Guarded by mutex_. The thread alone adds and removes; it reads them, and uses what has started,
   // without.
-  std::deque<Pending> pending_;
-  Engine engine_;  // used by the thread only
+  std::list<Pending> pending_;
+  std::unordered_map<Order, Pending*> last_;  // the latest in each order
+  std::vector<Pending*> ready_;    // guarded by mutex_: whose turn it is, and that have not started
+  std::vector<Pending*> running_;  // used by the thread only, as below
+  Engine engine_;
 };
 
 }  // namespace plexus

@@ -134,6 +134,23 @@ TEST_F(AsyncEngineTest, WorkOfARankRunsInOrderOverAllStreams) {
   EXPECT_THAT(notes_.all(), ElementsAre("one", "two"));
 }
 
+/// With a look at all that waits, again and again, this would take hours.
+TEST_F(AsyncEngineTest, AHundredThousandQueuedSubmissionsEndInOrder) {
+  constexpr int kCount = 100'000;
+  Job& gate = submit(first_, rank_, "gate");
+  int done = 0;
+  bool in_order = true;
+  for (int i = 0; i < kCount; ++i) {
+    engine_.submit({.parts = {},
+                    .streams = {&first_},
+                    .function = [&, i] { in_order = in_order && i == done++; }});
+  }
+  gate.may_end = true;
+  ASSERT_TRUE(ends(first_));
+  EXPECT_EQ(done, kCount);
+  EXPECT_TRUE(in_order);
+}
+
 TEST_F(AsyncEngineTest, ASubmissionWaitsForItsMark) {
   Job& one = submit(first_, rank_, "one");
   engine_.submit({.parts = {},
