@@ -10,9 +10,8 @@ namespace plexus {
 
 template <class Prims>
 PLEXUS_HOST_DEVICE void all_pairs_all_gather(Prims& prims, int rank, int nranks) {
-  const EveryoneElse others{rank, nranks};
   if (prims.lane(0)) {
-    prims.copy_send(Buffer::kInput, Buffer::kOutput, rank, others);
+    prims.copy_send(Buffer::kInput, Buffer::kOutput, rank, EveryoneAfter{rank, nranks});
   }
   if (prims.lane(1)) {
     for (int step = 1; step < nranks; ++step) {
@@ -39,7 +38,7 @@ PLEXUS_HOST_DEVICE void all_pairs_reduce_scatter(Prims& prims, int rank, int nra
 template <class Prims>
 PLEXUS_HOST_DEVICE void direct_broadcast(Prims& prims, int rank, int nranks, int root) {
   if (rank == root) {
-    prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, EveryoneElse{root, nranks});
+    prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, EveryoneAfter{root, nranks});
   } else {
     prims.recv(root, Buffer::kOutput, 0);
   }

@@ -10,11 +10,11 @@ namespace plexus {
 
 template <class Prims>
 PLEXUS_HOST_DEVICE void all_pairs_all_reduce(Prims& prims, int rank, int nranks) {
-  const EveryoneElse others{rank, nranks};
   // In place, the result overwrites the input once all other inputs have arrived, which may be
   // before a slow receiver has read this rank's input.
-  prims.send(Buffer::kInput, 0, others, ByAddress::kNo);
-  prims.recv_reduce_copy(others, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
+  prims.send(Buffer::kInput, 0, EveryoneAfter{rank, nranks}, ByAddress::kNo);
+  prims.recv_reduce_copy(EveryoneElse{rank, nranks}, Buffer::kInput, Buffer::kOutput, 0,
+                         Complete::kYes);
 }
 
 }  // namespace plexus

@@ -81,4 +81,15 @@ struct EveryoneElse {
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return self; }
 };
 
+/// All ranks but `self`, from the next one round: to send to, so that not all send to rank 0 first.
+struct EveryoneAfter {
+  int self;
+  int nranks;
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return nranks - 1; }
+  PLEXUS_HOST_DEVICE constexpr int operator[](int index) const {
+    const int rank = self + 1 + index;
+    return rank < nranks ? rank : rank - nranks;
+  }
+};
+
 }  // namespace plexus

@@ -11,13 +11,12 @@ namespace plexus {
 
 template <class Prims>
 PLEXUS_HOST_DEVICE void two_shot_all_reduce(Prims& prims, int rank, int nranks) {
-  const EveryoneElse others{rank, nranks};
   for (int step = 1; step < nranks; ++step) {
     const int to = (rank + step) % nranks;  // spreads the load over the receivers
     prims.send(Buffer::kInput, to, to);
   }
-  prims.recv_reduce_copy_send(others, Buffer::kInput, Buffer::kOutput, rank, others,
-                              Complete::kYes);
+  prims.recv_reduce_copy_send(EveryoneElse{rank, nranks}, Buffer::kInput, Buffer::kOutput, rank,
+                              EveryoneAfter{rank, nranks}, Complete::kYes);
   for (int step = 1; step < nranks; ++step) {
     const int from = (rank - step + nranks) % nranks;
     prims.recv(from, Buffer::kOutput, from);

@@ -141,9 +141,9 @@ TEST_F(AsyncEngineTest, AHundredThousandQueuedSubmissionsEndInOrder) {
   int done = 0;
   bool in_order = true;
   for (int i = 0; i < kCount; ++i) {
-    engine_.submit({.parts = {},
-                    .streams = {&first_},
-                    .function = [&, i] { in_order = in_order && i == done++; }});
+    engine_.submit({.parts = {}, .streams = {&first_}, .function = [&, i] {
+                      in_order = in_order && i == done++;
+                    }});
   }
   gate.may_end = true;
   ASSERT_TRUE(ends(first_));
