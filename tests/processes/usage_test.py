@@ -114,6 +114,14 @@ class Usage(job.Test):
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertTrue(all(row["wrong"] is None for row in ended.json()["rows"]))
 
+    def test_an_algorithm_that_the_collective_does_not_have_is_an_error(self):
+        for collective, algorithm in (("alltoall", "ring"), ("broadcast", "pat"), ("all_gather", "doubling,tree")):
+            ended = self.run_plexus("perf", collective, *SMALL, "--ranks", "2", "--algo", algorithm)
+            self.assertEqual(ended.returncode, 1, ended.stdout)
+            self.assertIn("exclude every algorithm for", ended.stderr)
+        ended = self.run_plexus("perf", "alltoall", *SMALL, "--ranks", "2", "--algo", "^pairwise", "--columns", "plexus")
+        self.assertRegex(ended.stdout, "(?m)^ +1024 .* bruck/", ended.stderr)
+
     def test_an_algorithm_that_does_not_exist_fails_the_job_and_is_named(self):
         ended = self.run_plexus("perf", "all_reduce", *SMALL, "--ranks", "2", "--algo", "bogus")
         self.assertEqual(ended.returncode, 1)

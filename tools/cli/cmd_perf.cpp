@@ -41,11 +41,27 @@ void set_environment(const char* name, const std::string& value) {
   setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
 }
 
-/// Forces a flag's choice for the measured collective only. Joined ranks coordinate by all-reduces
-/// and all-gathers, which not every choice supports, so these stay free.
+/// The collective as NCCL_ALGO names it; empty: it is sends and receives.
+std::string setting_name(perf::Collective collective) {
+  if (collective == perf::Collective::kAllToAllV || collective == perf::Collective::kHyperCube ||
+      collective == perf::Collective::kSendRecv) {
+    return "";
+  }
+  std::string name = perf::info_of(collective).name;
+  std::erase(name, '_');
+  return name;
+}
+
+/// Forces a flag's choice for the measured collective only: it, or an error. Joined ranks
+/// coordinate by all-reduces and all-gathers, which not every choice supports, so these stay free.
 void force_choice(const char* variable, std::string value, perf::Collective measured) {
   if (value.empty()) {
     return;
+  }
+  // Without a collective the words are for those that know them, and others choose freely.
+  if (const std::string name = setting_name(measured);
+      !name.empty() && value.find(':') == std::string::npos) {
+    value = name + ":" + value;
   }
   if (measured != perf::Collective::kAllReduce) {
     value += ";allreduce:^";
