@@ -43,7 +43,8 @@ std::string text_of(const T& value) {
   } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
     return '"' + std::string(std::string_view(value)) + '"';
   } else {
-    char text[24] = {};
+    constexpr size_t kPointerChars = 24;
+    char text[kPointerChars] = {};
     static_cast<void>(std::snprintf(text, sizeof text, "%p", static_cast<const void*>(value)));
     return text;
   }

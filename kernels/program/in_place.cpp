@@ -9,6 +9,7 @@ namespace plexus {
 Program stage_input(Program program) {
   const int first = program.scratch_chunks;  // of the copy
   std::vector<Step> copies;
+  copies.reserve(static_cast<size_t>(program.chunks));
   for (int chunk = 0; chunk < program.chunks; ++chunk) {
     copies.push_back({.source = Buffer::kInput,
                       .target = Buffer::kScratch,
