@@ -44,6 +44,12 @@ def sbin(program):
                 program)
 
 
+def version():
+    """Of Slurm: 22, 24."""
+    said = subprocess.run([sbin("slurmd"), "-V"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+    return int(said.split()[1].split(".")[0])
+
+
 class Test(nodes.Test):
     """A Slurm for all tests of a class."""
     NAMES = ["node1", "node2", "node3"]
@@ -57,6 +63,8 @@ class Test(nodes.Test):
         (folder / "slurm.conf").write_text(CONFIGURATION.format(
             head=cls.head.address, folder=folder,
             nodes="\n".join(f"NodeName={node.name} NodeAddr={node.address} CPUs=2 State=UNKNOWN" for node in cls.nodes.values())))
+        if version() >= 24:  # which wants a cgroup file system, as a container need not have
+            (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         (folder / "topology.conf").write_text(TOPOLOGY.format(first=cls.NAMES[0], rest=",".join(cls.NAMES[1:])))
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(1024))
@@ -69,7 +77,7 @@ class Test(nodes.Test):
         for node in cls.nodes.values():
             cls.start_daemon(node, sbin("slurmd"), "-D", "-N", node.name)
         cls.wait_for(lambda: cls.slurm("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(len(cls.NAMES))],
-                     lambda: "not all nodes became idle: " + cls.slurm("sinfo") + cls.tail("slurmctld.log"))
+                     lambda: "not all nodes became idle: " + cls.slurm("sinfo") + cls.tail("slurmctld.log") + cls.tail("slurmd.out"))
 
     @classmethod
     def start_daemon(cls, node, *words):
