@@ -397,10 +397,10 @@ Result<void> Plan::add_item(const PlanContext& context,
   Program recorded = record(context, task.shape, choice, channel);
   // Ranks whose calls are not in place have to find the same chunks.
   const int scratch_chunks = recorded.scratch_chunks;
-  const bool stages_input =
-      task.shape.collective == Collective::kAllToAll && task.shape.in_place && context.nranks > 1;
-  programs_.push_back(std::make_unique<Program>(stages_input ? stage_input(std::move(recorded))
-                                                             : std::move(recorded)));
+  const bool is_staged =
+      stages_input(task.shape.collective) && task.shape.in_place && context.nranks > 1;
+  programs_.push_back(std::make_unique<Program>(is_staged ? stage_input(std::move(recorded))
+                                                          : std::move(recorded)));
   const Program& program = *programs_.back();
   queue.items.push_back(std::make_unique<WorkQueue::Item>());
   WorkQueue::Item& item = queue.items.back();

@@ -7,9 +7,13 @@
 // may meet in one call, as MPI_IN_PLACE does not allow.
 #pragma once
 
+#include "kernels/layout/collective.hpp"
 #include "kernels/program/program.hpp"
 
 namespace plexus {
+
+/// Whether calls in place need the copy. The programs of other collectives suit both forms.
+constexpr bool stages_input(Collective collective) { return collective == Collective::kAllToAll; }
 
 /// The program with an input that its output overwrites. The copy needs `program.chunks` chunks of
 /// scratch memory more. Such programs are proved like all others (verify_programs()).

@@ -402,7 +402,7 @@ VerifyResult verify_programs(std::span<const Program> recorded,
     return result;
   }
   std::vector<Program> staged;
-  if (in_place && collective == Collective::kAllToAll) {
+  if (in_place && stages_input(collective)) {
     std::transform(recorded.begin(), recorded.end(), std::back_inserter(staged), stage_input);
   }
   const std::span<const Program> programs = staged.empty() ? recorded : std::span(staged);

@@ -64,7 +64,8 @@ class System:
         """What runs `script` there, with more variables, NAME=VALUE."""
         root = shlex.quote(str(self.root))
         # The folder becomes a mount point first, so that its commands can change how "/" is shared, as `ip netns` does.
-        mounts = [f"mount --bind {root} {root}", f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev", f"mount --make-rslave {root}/dev",
+        mounts = [f"mount --bind {root} {root}", f"mount -t proc proc {root}/proc",
+                  f"mount --rbind /dev {root}/dev", f"mount --make-rslave {root}/dev",
                   f"mount -t tmpfs tmpfs {root}/dev/shm", f"mount --bind -o ro /sys {root}/sys"]
         for source, place, is_written in self.binds:
             mounts.append(f"mount --bind -o {'rw' if is_written else 'ro'} {shlex.quote(str(source))} {root}{place}")

@@ -226,7 +226,7 @@ Result<perf::PerfOptions> prepare_run(const ProgramOptions& options) {
   run.nranks = file.nranks();
   run.started_here = true;
   run.root = proof.root;
-  run.algorithm = file.collective == Collective::kAllToAll ? "alltoall:" + family : family;
+  run.algorithm = family;
   run.protocol = file.protocol.has_value() ? name(*file.protocol) : "";
   fit_sizes(file, run.sizes);
   return run;

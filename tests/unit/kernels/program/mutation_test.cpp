@@ -23,6 +23,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/program/definition.hpp"
+#include "kernels/program/in_place.hpp"
 #include "kernels/program/network_peer.hpp"
 #include "kernels/program/record.hpp"
 #include "kernels/program/verify.hpp"
@@ -97,7 +98,7 @@ struct Subject {
   }
   /// In place an all-to-all is proved as a program made of this one, which some mutations suit.
   [[nodiscard]] bool has_both_forms() const {
-    return has_in_place(collective) && collective != Collective::kAllToAll;
+    return has_in_place(collective) && !stages_input(collective);
   }
   [[nodiscard]] CollectiveDefinition definition(bool in_place) const {
     return {.collective = collective,
