@@ -297,7 +297,9 @@ void AsyncEngine::finish(Pending& pending) {
       follow(*follower.pending);
     }
     for (const Order order : pending.orders) {
-      if (const auto last = last_.find(order); last->second == &pending) {
+      // One that came later and does not wait for this one any more may have ended before.
+      const auto last = last_.find(order);
+      if (last != last_.end() && last->second == &pending) {
         last_.erase(last);
       }
     }

@@ -197,6 +197,25 @@ TEST_F(AsyncEngineTest, ASubmissionEndsWithTheLastOfItsParts) {
   EXPECT_THAT(notes_.all(), ElementsAre("one", "two"));
 }
 
+/// What was withdrawn from a rank ends before what runs there.
+TEST_F(AsyncEngineTest, WhatRunsEndsAfterWhatWasQueuedBehindItIsWithdrawn) {
+  Job& runs = submit(first_, rank_, "runs");
+  ASSERT_TRUE(eventually([&] { return runs.was_polled.load(); }));
+  Execution queued;
+  queued.rank = &rank_;
+  engine_.submit(
+      {.parts = {{.execution = &queued, .finished = [this] { notes_.add("withdrawn"); }}},
+       .streams = {&second_}});
+  engine_.withdraw(rank_);
+  ASSERT_TRUE(ends(second_));
+  EXPECT_FALSE(first_.query().value());
+  runs.may_end = true;
+  ASSERT_TRUE(ends(first_));
+  submit(first_, rank_, "next").may_end = true;
+  ASSERT_TRUE(ends(first_));
+  EXPECT_THAT(notes_.all(), ElementsAre("withdrawn", "runs", "next"));
+}
+
 TEST(AsyncEngine, FinishesWhatWasSubmittedBeforeItIsDestroyed) {
   HostStream stream;
   std::atomic<int> runs{0};
