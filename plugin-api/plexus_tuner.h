@@ -102,7 +102,8 @@ typedef struct plexus_tuner_call {
 } plexus_tuner_call_t;
 
 /* One possible way to do the call, and its cost in messages and chunks. A loop moves
- * `chunks_per_loop` chunks of at most `chunk_bytes` each; one message carries one chunk. */
+ * `chunks_per_loop` chunks of at most `chunk_bytes` each; one message carries one chunk, unless
+ * `messages_moved` says otherwise. */
 typedef struct plexus_tuner_candidate {
   uint32_t struct_size;
   uint32_t rounds;       /* messages in the longest dependency chain of a loop */
@@ -129,7 +130,9 @@ typedef struct plexus_tuner_candidate {
    * may take it for good in any case, as it does for calls of CUDA ranks and in groups of several
    * collectives. */
   uint32_t trial_calls;
-  uint32_t reserved;
+  /* Since 1.7: messages that the rank with most of them sends or receives in a loop, where several
+   * chunks of this call travel in one; 0: each chunk is a message. */
+  uint32_t messages_moved;
 } plexus_tuner_candidate_t;
 
 /* Belongs to the plugin. */

@@ -140,8 +140,8 @@ inline int index_of(const WorkQueue::Item& item, int connection) {
   return item.index + connection * kIndexStride;
 }
 
-/// Calls `use` with each step of `item` and how often it sends to, or receives from, the peer of
-/// `key`.
+/// Calls `use` with each step of `item`, the first one for each message, and how often it sends to,
+/// or receives from, the peer of `key`.
 template <class Use>
 void for_uses(const WorkQueue::Item& item, const ConnectionKey& key, Use use) {
   const std::vector<int>& peers = item.work.program->peers;
@@ -149,7 +149,8 @@ void for_uses(const WorkQueue::Item& item, const ConnectionKey& key, Use use) {
     if (index_of(item, lane.connection) != key.index) {
       continue;
     }
-    for (const Step& step : lane.steps) {
+    for (size_t i = 0; i < lane.steps.size(); i += steps_of_message(&lane.steps[i])) {
+      const Step& step = lane.steps[i];
       const auto first = peers.begin() + step.peers_first + (key.sends ? step.receives : 0);
       const auto last = first + (key.sends ? step.sends : step.receives);
       if (const auto uses = std::count(first, last, key.peer); uses > 0) {

@@ -29,7 +29,8 @@ bool sends(MscclVerb verb) {
 
 // ---- lanes ----
 
-/// Makes a rank's lanes: a step of k chunks becomes k steps. Nops become steps that only wait.
+/// Makes a rank's lanes: a step of k chunks becomes k steps, which share a message. Nops become
+/// steps that only wait.
 class LaneMaker {
  public:
   LaneMaker(const MscclGpu& gpu, int rank, Program* program)
@@ -79,6 +80,7 @@ class LaneMaker {
                .target = step.target.buffer,
                .by_address = false,
                .accumulates = step.verb == MscclVerb::kReduce,
+               .with_next = i + 1 < step.count && (receives(step.verb) || sends(step.verb)),
                .source_chunk = step.source.chunk + i,
                .target_chunk = step.target.chunk + i,
                .peers_first = static_cast<int>(program_.peers.size()),
@@ -167,8 +169,7 @@ class LaneMaker {
   std::vector<std::vector<int>> ends_;  // [block][step] number of the lane's steps up to it
 };
 
-/// Messages of `cnt` chunks go as one where they fit, and each end cuts its own cnt: ends that
-/// differ agree for some sizes only.
+/// A message of `cnt` chunks is one at both ends.
 Result<void> check_counts(const MscclFile& file) {
   struct Counts {
     std::vector<int> sent;

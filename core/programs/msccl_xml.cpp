@@ -248,7 +248,7 @@ class Reader {
     step.verb = row->verb;
     PLEXUS_TRY(attributes.number("s", 0, kFileStepsMax));
     const bool is_nop = row->verb == MscclVerb::kNop;
-    PLEXUS_TRY(count, attributes.integer("cnt", is_nop ? 0 : 1, is_nop ? 0 : file_.chunks));
+    PLEXUS_TRY(count, attributes.integer("cnt", is_nop ? 0 : 1, is_nop ? 0 : kFileChunksMax));
     step.count = count;
     PLEXUS_TRY(source, read_place(attributes, "srcbuf", "srcoff", row->reads ? count : 0));
     PLEXUS_TRY(target, read_place(attributes, "dstbuf", "dstoff", row->writes ? count : 0));

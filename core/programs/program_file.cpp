@@ -13,16 +13,32 @@
 namespace plexus {
 namespace {
 
-/// Lets receivers read sent chunks of user memory in place.
+/// Lets receivers read sent chunks of user memory in place, but for those of messages of several.
 void set_by_address(std::vector<Program>& programs, bool by_address) {
   for (Program& program : programs) {
     for (Lane& lane : program.lanes) {
+      bool continues = false;
       for (Step& step : lane.steps) {
         const Buffer home = step.target != Buffer::kNone ? step.target : step.source;
-        step.by_address = by_address && home != Buffer::kScratch;
+        step.by_address = by_address && home != Buffer::kScratch && !step.with_next && !continues;
+        continues = step.with_next;
       }
     }
   }
+}
+
+/// A message for each chunk. False: the programs have no others.
+bool take_apart(std::vector<Program>& programs) {
+  bool had_several = false;
+  for (Program& program : programs) {
+    for (Lane& lane : program.lanes) {
+      for (Step& step : lane.steps) {
+        had_several = had_several || step.with_next;
+        step.with_next = false;
+      }
+    }
+  }
+  return had_several;
 }
 
 bool is_by_address(const std::vector<Program>& programs) {
@@ -135,7 +151,7 @@ Result<void> check_proof_size(const ProgramFile& file) {
   return ok();
 }
 
-ProgramProof prove(ProgramFile& file) {
+static ProgramProof prove_messages(ProgramFile& file) {
   if (!is_by_address(file.programs)) {
     set_by_address(file.programs, true);
     ProgramProof proof = prove_whole(file);
@@ -145,6 +161,22 @@ ProgramProof prove(ProgramFile& file) {
     set_by_address(file.programs, false);
   }
   return prove_whole(file);
+}
+
+ProgramProof prove(ProgramFile& file) {
+  ProgramFile apart = file;
+  if (!take_apart(apart.programs)) {
+    return prove_messages(file);
+  }
+  ProgramProof proof = prove_messages(file);
+  const ProgramProof proof_apart = prove_messages(apart);
+  if (proof.proved && proof.unfit.empty()) {
+    file.apart = proof_apart.proved && proof_apart.unfit.empty() ? std::move(apart.programs)
+                                                                 : std::vector<Program>();
+    return proof;
+  }
+  file.programs = proof_apart.proved ? std::move(apart.programs) : std::move(file.programs);
+  return proof_apart.proved ? proof_apart : proof;
 }
 
 }  // namespace plexus

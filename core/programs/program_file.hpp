@@ -21,7 +21,10 @@ namespace plexus {
 struct ProgramFile {
   std::string name;
   Collective collective = Collective::kAllReduce;
-  std::vector<Program> programs;     // by rank; they divide the buffer
+  std::vector<Program> programs;  // by rank; they divide the buffer
+  // The same with a message for each chunk, for calls whose messages of several chunks do not fit a
+  // slot. Empty: the programs have none, or are only right with them. prove() makes it.
+  std::vector<Program> apart;
   std::optional<int> root;           // nullopt: the file does not say, the proof finds it
   std::optional<Protocol> protocol;  // the only one to run it with
   uint64_t bytes_min = 0;            // of a call's larger buffer
@@ -61,7 +64,7 @@ struct ProgramProof {
 };
 
 /// Proves a file. Lets receivers read sent chunks in place where that is proved safe for all of
-/// them.
+/// them. Messages of several chunks that are only right one by one become that.
 ProgramProof prove(ProgramFile& file);
 
 }  // namespace plexus

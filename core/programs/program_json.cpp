@@ -150,7 +150,7 @@ constexpr int kChunkIndices = 4 * kFileChunksMax;
 
 Result<Step> read_step(const Object& object, Program& program) {
   PLEXUS_TRY(object.check({"recv", "source", "target", "send", "own_position", "completes",
-                           "by_address", "accumulates", "after"}));
+                           "by_address", "accumulates", "with_next", "after"}));
   const int last_rank = program.nranks - 1;
   PLEXUS_TRY(from, object.integers("recv", 0, last_rank, kOperandsMax - 1));
   PLEXUS_TRY(to, object.integers("send", 0, last_rank, kOperandsMax - 1));
@@ -160,6 +160,7 @@ Result<Step> read_step(const Object& object, Program& program) {
   PLEXUS_TRY(completes, object.flag("completes", false));
   PLEXUS_TRY(by_address, object.flag("by_address", false));
   PLEXUS_TRY(accumulates, object.flag("accumulates", false));
+  PLEXUS_TRY(with_next, object.flag("with_next", false));
   PLEXUS_TRY(after, object.integers("after", 0, static_cast<int>(kFileStepsMax), 2));
   if (after.size() == 1) {
     return fail(Code::kInvalidArgument, "{}: 'after' is not [lane, step]", object.where());
@@ -169,6 +170,7 @@ Result<Step> read_step(const Object& object, Program& program) {
             .completes = completes,
             .by_address = by_address,
             .accumulates = accumulates,
+            .with_next = with_next,
             .source_chunk = source.chunk,
             .target_chunk = target.chunk,
             .peers_first = static_cast<int>(program.peers.size()),
@@ -276,6 +278,7 @@ Json json_of(const Program& program, const Step& step) {
   put("completes", true, !step.completes);
   put("by_address", true, !step.by_address || to.empty());
   put("accumulates", true, !step.accumulates);
+  put("with_next", true, !step.with_next);
   put("after", Json::array({step.after.lane, step.after.step}), step.after.lane < 0);
   return json;
 }

@@ -125,11 +125,14 @@ void ProgramSet::add(const ProgramText& text, int nranks) {
     return;
   }
   const VerifyResult& result = proof.any();
+  const auto message_chunks = static_cast<int>(chunks_of_longest_message(file.programs));
   Fnv1a hash;
   hash.mix(text.text);
   entries_.push_back(
       std::make_unique<Entry>(Entry{.family = family,
                                     .recorded = {.programs = std::move(file.programs),
+                                                 .apart = std::move(file.apart),
+                                                 .message_chunks = message_chunks,
                                                  .root = proof.root,
                                                  .bytes_min = file.bytes_min,
                                                  .bytes_max = file.bytes_max,

@@ -24,6 +24,7 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   candidate.chunks_in_all = static_cast<uint64_t>(cost.chunks_in_all);
   candidate.chunks_reduced = static_cast<uint32_t>(cost.chunks_reduced);
   candidate.xdc_rounds = static_cast<uint32_t>(cost.xdc_rounds);
+  candidate.messages_moved = static_cast<uint32_t>(cost.messages_moved);
   candidate.xdc_chunks = static_cast<uint64_t>(cost.xdc_chunks_out());
   return candidate;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/schedule/partition.hpp"
+
 namespace plexus {
 namespace {
 
@@ -13,6 +15,21 @@ ChannelOrder flat_order(int nranks) {
   std::iota(order.ring.begin(), order.ring.end(), 0);
   order.nodes = {0};
   return order;
+}
+
+bool joins(const Choice& choice, const ChoiceInput& input) {
+  const uint64_t count = input.size_bytes / input.element_bytes;
+  const uint64_t blocks = is_blocked(input.collective) ? static_cast<uint64_t>(input.nranks) : 1;
+  return joins_chunks({.algorithm = choice.algorithm,
+                       .protocol = choice.protocol,
+                       .in_memory = input.shares_memory && input.nodes == 1,
+                       .on_device = input.blocks > 0},
+                      {.collective = input.collective,
+                       .count = count / blocks,
+                       .element_bytes = input.element_bytes,
+                       .nranks = input.nranks,
+                       .channels = choice.channels,
+                       .slot_bytes = choice.chunk_bytes});
 }
 
 }  // namespace
@@ -36,8 +53,13 @@ LoopCost cost_of(const Choice& choice, const ChoiceInput& input) {
                     .ranks_per_node_max = input.ranks_per_node_max,
                     .heads = input.collnet == nullptr ? 1 : std::max(input.collnet->heads, 1)}));
   }
-  return input.costs != nullptr ? input.costs->of(algorithm)
-                                : LoopCosts(flat_order(input.nranks), true).of(algorithm);
+  LoopCost cost = input.costs != nullptr ? input.costs->of(algorithm)
+                                         : LoopCosts(flat_order(input.nranks), true).of(algorithm);
+  if (joins(choice, input)) {
+    cost.rounds = algorithm.joined.rounds(input.nranks);
+    cost.messages_moved = cost.rounds;  // a rank sends one in each
+  }
+  return cost;
 }
 
 }  // namespace plexus

@@ -13,6 +13,11 @@
 namespace plexus {
 namespace {
 
+uint32_t slot_bytes_of(Protocol protocol, const ChoiceInput& input) {
+  return uses_lines(protocol) ? std::min(input.slot_bytes, payload_bytes_max(protocol))
+                              : input.slot_bytes;
+}
+
 /// Whether it may send between any two datacenters, unlike a ring, which only uses neighbours, and
 /// the tree all-reduce, which follows the tree of datacenters.
 bool needs_mesh(const Algorithm& algorithm) {
@@ -86,6 +91,25 @@ std::string why_not(const Algorithm& algorithm,
   return algorithm.network_cost == nullptr ? "" : why_not_in_network(algorithm, input);
 }
 
+/// The reason why messages of several chunks, of a file that is only right with them, cannot go.
+std::string why_not_messages(Protocol protocol,
+                             const Algorithm& algorithm,
+                             const ChoiceInput& input) {
+  const auto chunks = static_cast<uint64_t>(chunks_of_message(algorithm, input.nranks));
+  if (chunks == 1 || !algorithm.recorded->apart.empty()) {
+    return "";
+  }
+  if (uses_lines(protocol) && input.blocks > 0) {
+    return "CUDA ranks carry messages of several chunks by Simple only";
+  }
+  const uint32_t slot_bytes = slot_bytes_of(protocol, input);
+  return chunks * input.element_bytes <= slot_bytes
+             ? ""
+             : fmt::format(
+                   "a message of {} chunks needs at least {} bytes, and a slot of {} has {}",
+                   chunks, chunks * input.element_bytes, name(protocol), slot_bytes);
+}
+
 std::string why_not(Protocol protocol,
                     const Algorithm& algorithm,
                     const ChoiceInput& input,
@@ -100,7 +124,7 @@ std::string why_not(Protocol protocol,
       algorithm.recorded->protocol.value_or(protocol) != protocol) {
     return fmt::format("its file is for {}", name(*algorithm.recorded->protocol));
   }
-  return "";
+  return algorithm.recorded == nullptr ? "" : why_not_messages(protocol, algorithm, input);
 }
 
 /// A candidate for each protocol.
@@ -111,14 +135,11 @@ void add_candidates(const Algorithm& algorithm,
   const std::string excluded = why_not(algorithm, input, filter);
   for (const Protocol protocol : kProtocols) {
     std::string reason = excluded.empty() ? why_not(protocol, algorithm, input, filter) : excluded;
-    const uint32_t chunk_bytes = uses_lines(protocol)
-                                     ? std::min(input.slot_bytes, payload_bytes_max(protocol))
-                                     : input.slot_bytes;
     candidates.push_back({.choice = {.algorithm = &algorithm,
                                      .protocol = protocol,
                                      .channels = std::min(std::max(1, input.channels_min),
                                                           channels_max_of(algorithm, input)),
-                                     .chunk_bytes = chunk_bytes},
+                                     .chunk_bytes = slot_bytes_of(protocol, input)},
                           .possible = reason.empty(),
                           .reason = std::move(reason)});
   }

@@ -2,17 +2,22 @@
 #include "core/schedule/message_count.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "core/base/units.hpp"
 
 namespace plexus {
 namespace {
 
-/// Messages of one step in one loop: the slices of a slot that its chunk needs.
+/// Messages of one step in one loop: the slices of a slot that its chunk needs; or one, of all the
+/// chunks that travel together. `step` is the first of its message.
 uint64_t slices_of(const Work& work, const Step& step, uint32_t loop) {
-  const int chunk = step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
-  const auto index = work.geometry.blocked ? 0 : static_cast<uint32_t>(chunk);
-  const uint64_t bytes = span_of(work.geometry, 0, index, loop).count * work.element_bytes;
+  uint64_t bytes = 0;
+  for (const Step& part : std::span(&step, steps_of_message(&step))) {
+    const int chunk = part.source != Buffer::kNone ? part.source_chunk : part.target_chunk;
+    const auto index = work.geometry.blocked ? 0 : static_cast<uint32_t>(chunk);
+    bytes += span_of(work.geometry, 0, index, loop).count * work.element_bytes;
+  }
   const uint64_t slices = div_ceil(bytes, uint64_t{work.slot_bytes});
   return work.exchanges_empty ? std::max<uint64_t>(slices, 1) : slices;
 }

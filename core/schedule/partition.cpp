@@ -15,6 +15,10 @@ namespace {
 constexpr uint64_t kChainChunks = 16;
 constexpr uint64_t kChainChunkBytesMin = uint64_t{16} * 1024;
 
+// Through memory a message costs little beside the copies that chunks need to travel together: up
+// to here it is more. Over a network it costs more than copying a slot.
+constexpr uint64_t kJoinedBytesInMemoryMax = uint64_t{8} * 1024;
+
 // Largest scratch memory of one channel of a call.
 constexpr uint64_t kScratchBytesMax = uint64_t{8} * 1024 * 1024;
 
@@ -80,9 +84,13 @@ Geometry compute_partition(const PartitionInput& call) {
     chunk_bytes =
         std::min(chunk_bytes, std::max<uint64_t>(most / kCacheLine * kCacheLine, kCacheLine));
   }
+  if (input.message_chunks > 1) {
+    const uint64_t most = input.slot_bytes / input.message_chunks;
+    chunk_bytes = std::min(chunk_bytes, most < kCacheLine ? most : most / kCacheLine * kCacheLine);
+  }
   geometry.chunk_count = std::max<uint64_t>(1, chunk_bytes / input.element_bytes);
-  geometry.last_chunk_count =
-      last_chunk_count(geometry.part_count, geometry.chunk_count, geometry.chunks, granule);
+  geometry.last_chunk_count = last_chunk_count(geometry.part_count, geometry.chunk_count,
+                                               geometry.chunks, input.evenly ? 1 : granule);
   if (input.divides_buffer) {
     geometry.input_stride = input.count;
     geometry.output_stride = input.count;
@@ -93,6 +101,31 @@ Geometry compute_partition(const PartitionInput& call) {
   geometry.loops =
       static_cast<uint32_t>(div_ceil(geometry.part_count, geometry.chunk_count * geometry.chunks));
   return geometry;
+}
+
+bool joins_chunks(const JoinInput& input, const PartitionInput& call) {
+  const RecordedAlgorithm* const recorded = input.algorithm->recorded;
+  const auto chunks =
+      call.nranks < 2 ? 1 : static_cast<uint64_t>(chunks_of_message(*input.algorithm, call.nranks));
+  if (chunks == 1 || (recorded == nullptr && input.algorithm->joined.rounds == nullptr) ||
+      (input.on_device && uses_lines(input.protocol))) {
+    return false;
+  }
+  PartitionInput first = call;  // no channel has more
+  first.channel = 0;
+  first.chunks = recorded != nullptr ? recorded->programs.front().chunks
+                                     : input.algorithm->chunks(call.nranks);
+  first.divides_buffer = recorded != nullptr;
+  first.message_chunks = chunks;
+  first.evenly = !input.in_memory;
+  const Geometry geometry = compute_partition(first);
+  const uint64_t count = geometry.blocked
+                             ? chunks * geometry.part_count
+                             : std::min(chunks * geometry.last_chunk_count, geometry.part_count);
+  const uint64_t most = input.in_memory
+                            ? std::min<uint64_t>(call.slot_bytes, kJoinedBytesInMemoryMax)
+                            : call.slot_bytes;
+  return geometry.loops == 1 && count * call.element_bytes <= most;
 }
 
 }  // namespace plexus

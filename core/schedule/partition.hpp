@@ -3,10 +3,13 @@
 // spans.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/layout/collective.hpp"
 #include "kernels/layout/geometry.hpp"
+#include "kernels/layout/protocol.hpp"
+#include "kernels/program/algorithms.hpp"
 
 namespace plexus {
 
@@ -17,14 +20,29 @@ struct PartitionInput {
   int nranks = 1;
   int chunks = 1;               // chunk indices per loop of the program
   int scratch_chunks = 0;       // the program's
+  size_t message_chunks = 1;    // of the program's longest message
+  bool evenly = false;          // the last loop is divided to the element, not by cache lines
   bool divides_buffer = false;  // the program's; then `chunks` divides the larger buffer
   int channel = 0;
   int channels = 1;
   uint32_t slot_bytes = 0;
 };
 
-/// The part of `channel`. Its chunks fit in a slot; a part may be empty (0 loops).
+/// The part of `channel`. Its messages fit in a slot; a part may be empty (0 loops).
 Geometry compute_partition(const PartitionInput& input);
+
+/// What decides, beside the call itself, whether chunks travel together; equal on all ranks.
+struct JoinInput {
+  const Algorithm* algorithm = nullptr;
+  Protocol protocol = Protocol::kSimple;
+  bool in_memory = false;  // all ranks share memory
+  bool on_device = false;  // some rank is a CUDA rank, which joins chunks in slots only
+};
+
+/// Whether the call takes the algorithm's form with messages of several chunks (JoinedForm): it has
+/// one, and the longest message is short enough. `call`: with the chunks of the algorithm; of any
+/// channel.
+bool joins_chunks(const JoinInput& input, const PartitionInput& call);
 
 /// Of `channels_max`, the channels that share a message over the network: their parts have at least
 /// kMessagePartBytesMin each.

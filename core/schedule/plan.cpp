@@ -373,19 +373,43 @@ static const ChannelOrder& order_of(const PlanContext& context, int channel) {
   return order;
 }
 
+/// Whether all ranks share memory.
+static bool is_in_memory(const PlanContext& context) {
+  return context.shares_memory && context.orders.front().nodes.size() == 1;
+}
+
+static PartitionInput partition_of(const PlanContext& context,
+                                   const CallShape& shape,
+                                   const Choice& choice,
+                                   int channel) {
+  return {.collective = shape.collective,
+          .count = shape.count,
+          .element_bytes = static_cast<uint32_t>(element_size(shape.datatype())),
+          .nranks = context.nranks,
+          .channel = channel,
+          .channels = choice.channels,
+          .slot_bytes = choice.chunk_bytes};
+}
+
 static Program record(const PlanContext& context,
                       const CallShape& shape,
                       const Choice& choice,
                       int channel) {
   const ChannelOrder& order = order_of(context, channel);
-  return program_of(*choice.algorithm, {.rank = context.rank,
-                                        .ring = order.ring,
-                                        .root = shape.root,
-                                        .variant = channel % choice.algorithm->variants,
-                                        .nodes = order.nodes,
-                                        .datacenters = order.datacenters,
-                                        .above = order.above,
-                                        .heads = std::max(context.collnet->heads, 1)});
+  const JoinInput join{.algorithm = choice.algorithm,
+                       .protocol = choice.protocol,
+                       .in_memory = is_in_memory(context),
+                       .on_device = context.blocks > 0};
+  return program_of(*choice.algorithm,
+                    {.rank = context.rank,
+                     .ring = order.ring,
+                     .root = shape.root,
+                     .variant = channel % choice.algorithm->variants,
+                     .nodes = order.nodes,
+                     .datacenters = order.datacenters,
+                     .above = order.above,
+                     .heads = std::max(context.collnet->heads, 1),
+                     .joins = joins_chunks(join, partition_of(context, shape, choice, channel))});
 }
 
 Result<void> Plan::add_item(const PlanContext& context,
@@ -417,16 +441,13 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
                       buffer_bytes(task, context.nranks, false) >= kBorrowBytesMin;
-  work.geometry = compute_partition({.collective = task.shape.collective,
-                                     .count = task.shape.count,
-                                     .element_bytes = work.element_bytes,
-                                     .nranks = context.nranks,
-                                     .chunks = program.chunks,
-                                     .scratch_chunks = scratch_chunks,
-                                     .divides_buffer = program.divides_buffer,
-                                     .channel = channel,
-                                     .channels = choice.channels,
-                                     .slot_bytes = choice.chunk_bytes});
+  PartitionInput part = partition_of(context, task.shape, choice, channel);
+  part.chunks = program.chunks;
+  part.scratch_chunks = scratch_chunks;
+  part.message_chunks = program.chunks_of_longest_message();
+  part.evenly = part.message_chunks > 1 && !is_in_memory(context);
+  part.divides_buffer = program.divides_buffer;
+  work.geometry = compute_partition(part);
   if (work.exchanges_empty) {
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
@@ -498,10 +519,13 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
   };
   for (const Lane& lane : program.lanes) {
     index = index_of(item, lane.connection);
+    bool moves = false;
     for (const Step& step : lane.steps) {
       // Without data no connection is made: neither side must wait for the other, which may have
       // left.
-      if (!moves_data(work, step)) {
+      const bool begins = &step == lane.steps.data() || !(&step - 1)->with_next;
+      moves = begins ? moves_data(work, step) : moves;
+      if (!moves) {
         continue;
       }
       const auto first = static_cast<size_t>(step.peers_first);

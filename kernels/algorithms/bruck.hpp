@@ -9,7 +9,7 @@
 //   step passes on nothing that the one before brought.
 // All-to-all: the block for the rank o places on moves by the set bits of o, and waits in scratch
 //   memory between. For small messages: nranks log2(nranks) / 2 chunks are sent, to log2(nranks)
-//   peers. Steps: blocks of one distance go kBatch at a time.
+//   peers. Steps: blocks of one distance go kBatch at a time, or all in one message.
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"
@@ -31,34 +31,47 @@ PLEXUS_HOST_DEVICE void bruck_all_gather(Prims& prims, const RingView& ring) {
     const int blocks = distance < n - distance ? distance : n - distance;
     if (prims.lane(0)) {
       const int to = ring.at(ring.position - distance);
-      for (int i = 0; i < blocks; ++i) {
-        if (2 * i == distance) {
-          prims.after(1);  // the following sends forward what the previous step received
+      // the first send of what the previous step received
+      const int forwards =
+          prims.joins() && 2 * blocks > distance && distance > 1 ? 0 : distance / 2;
+      prims.message([&] {
+        for (int i = 0; i < blocks; ++i) {
+          if (i == forwards && distance > 1) {
+            prims.after(1);
+          }
+          prims.send(Buffer::kOutput, ring.at(ring.position + i), to);
         }
-        prims.send(Buffer::kOutput, ring.at(ring.position + i), to);
-      }
+      });
     }
     if (prims.lane(1)) {
       const int from = ring.at(ring.position + distance);
-      for (int i = 0; i < blocks; ++i) {
-        prims.recv(from, Buffer::kOutput, ring.at((ring.position + distance + i) % n));
-      }
+      prims.message([&] {
+        for (int i = 0; i < blocks; ++i) {
+          prims.recv(from, Buffer::kOutput, ring.at((ring.position + distance + i) % n));
+        }
+      });
     }
   }
 }
 
-/// Calls `use(k)` for k in [first, last): alternately `batch` numbers with `one`, then the same
-/// numbers with `two`.
-template <class One, class Two>
-PLEXUS_HOST_DEVICE void in_batches(int count, const One& one, const Two& two) {
-  for (int done = 0; done < count; done += kBatch) {
-    const int end = done + kBatch < count ? done + kBatch : count;
-    for (int i = done; i < end; ++i) {
-      one(i);
-    }
-    for (int i = done; i < end; ++i) {
-      two(i);
-    }
+/// Calls `one(k)`, which sends, for kBatch numbers k below `count`, then `two(k)`, which receives,
+/// for the same ones, and so on. Where messages have several chunks: for all numbers, in a message
+/// each.
+template <class Prims, class One, class Two>
+PLEXUS_HOST_DEVICE void in_batches(Prims& prims, int count, const One& one, const Two& two) {
+  const int batch = prims.joins() ? count : kBatch;
+  for (int done = 0; done < count; done += batch) {
+    const int end = done + batch < count ? done + batch : count;
+    prims.message([&] {
+      for (int i = done; i < end; ++i) {
+        one(i);
+      }
+    });
+    prims.message([&] {
+      for (int i = done; i < end; ++i) {
+        two(i);
+      }
+    });
   }
 }
 
@@ -81,7 +94,7 @@ PLEXUS_HOST_DEVICE void bruck_all_to_all(Prims& prims, const RingView& ring) {
     const int to = ring.at(ring.position + bit);
     const int from = ring.at(ring.position - bit);
     in_batches(
-        count_with_bit(n, bit),
+        prims, count_with_bit(n, bit),
         [&](int index) {
           const int offset = with_bit(index, bit);
           const bool moved = offset % bit != 0;

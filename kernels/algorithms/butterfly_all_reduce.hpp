@@ -103,6 +103,26 @@ PLEXUS_HOST_DEVICE void for_each_block(
   for_each_block(peers, steps, peers(place, step), step + 1, use);
 }
 
+/// Those with the first `step` bits of `place`: one behind the other, so that they move as one.
+template <class Use>
+PLEXUS_HOST_DEVICE void for_each_block(
+    const HalvingPeers& /*peers*/, int steps, int place, int step, const Use& use) {
+  const int count = 1 << (steps - step);
+  for (int block = place & ~(count - 1), end = block + count; block < end; ++block) {
+    use(block);
+  }
+}
+
+/// Calls `use(block)` for all blocks, in one message.
+template <class Prims, class Use>
+PLEXUS_HOST_DEVICE void all_blocks(Prims& prims, const Butterfly& fly, const Use& use) {
+  prims.message([&] {
+    for (int block = 0; block < fly.p; ++block) {
+      use(block);
+    }
+  });
+}
+
 /// Lane 0 sends and lane 1 receives; the sends of a step wait for the receives of the previous
 /// step.
 template <class Prims, class Peers>
@@ -113,11 +133,14 @@ PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims,
   const int place = ring.position;
   const bool has_left_over = place < fly.left_over;
   const Buffer first = has_left_over ? Buffer::kOutput : Buffer::kInput;
+  const auto for_blocks = [&](int of, int step, const auto& use) {
+    prims.message([&] { for_each_block(peers, fly.steps, of, step, use); });
+  };
   if (prims.lane(1) && has_left_over) {
-    for (int block = 0; block < fly.p; ++block) {
+    all_blocks(prims, fly, [&](int block) {
       prims.recv_reduce_copy(ring.at(place + fly.p), Buffer::kInput, Buffer::kOutput, block,
                              Complete::kNo);
-    }
+    });
   }
   for (int step = 0; step < fly.steps; ++step) {
     const int other = peers(place, step);
@@ -126,12 +149,11 @@ PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims,
       if (step > 0 || has_left_over) {
         prims.after(1);
       }
-      for_each_block(peers, fly.steps, other, step + 1,
-                     [&](int block) { prims.send(held, block, ring.at(other)); });
+      for_blocks(other, step + 1, [&](int block) { prims.send(held, block, ring.at(other)); });
     }
     if (prims.lane(1)) {
       const Complete complete = step + 1 == fly.steps ? Complete::kYes : Complete::kNo;
-      for_each_block(peers, fly.steps, place, step + 1, [&](int block) {
+      for_blocks(place, step + 1, [&](int block) {
         prims.recv_reduce_copy(ring.at(other), held, Buffer::kOutput, block, complete);
       });
     }
@@ -140,19 +162,18 @@ PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims,
     const int other = peers(place, step);
     if (prims.lane(0)) {
       prims.after(1);
-      for_each_block(peers, fly.steps, place, step + 1,
-                     [&](int block) { prims.send(Buffer::kOutput, block, ring.at(other)); });
+      for_blocks(place, step + 1,
+                 [&](int block) { prims.send(Buffer::kOutput, block, ring.at(other)); });
     }
     if (prims.lane(1)) {
-      for_each_block(peers, fly.steps, other, step + 1,
-                     [&](int block) { prims.recv(ring.at(other), Buffer::kOutput, block); });
+      for_blocks(other, step + 1,
+                 [&](int block) { prims.recv(ring.at(other), Buffer::kOutput, block); });
     }
   }
   if (prims.lane(0) && has_left_over) {
     prims.after(1);
-    for (int block = 0; block < fly.p; ++block) {
-      prims.send(Buffer::kOutput, block, ring.at(place + fly.p));
-    }
+    all_blocks(prims, fly,
+               [&](int block) { prims.send(Buffer::kOutput, block, ring.at(place + fly.p)); });
   }
 }
 
@@ -162,14 +183,10 @@ PLEXUS_HOST_DEVICE void left_over_all_reduce(Prims& prims, const RingView& ring)
   const Butterfly fly = Butterfly::of(ring.nranks);
   const int partner = ring.at(ring.position - fly.p);
   if (prims.lane(0)) {
-    for (int block = 0; block < fly.p; ++block) {
-      prims.send(Buffer::kInput, block, partner);
-    }
+    all_blocks(prims, fly, [&](int block) { prims.send(Buffer::kInput, block, partner); });
   }
   if (prims.lane(1)) {
-    for (int block = 0; block < fly.p; ++block) {
-      prims.recv(partner, Buffer::kOutput, block);
-    }
+    all_blocks(prims, fly, [&](int block) { prims.recv(partner, Buffer::kOutput, block); });
   }
 }
 

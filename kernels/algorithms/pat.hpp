@@ -8,7 +8,8 @@
 // at which a block of another rank is forwarded. Chunks sent: nranks-1.
 //
 // Reduce-scatter: the reverse, near distances first. Partial sums wait in scratch memory of half as
-// many chunks as ranks. Chunks sent: nranks-1. Steps: blocks of one distance move kBatch at a time.
+// many chunks as ranks. Chunks sent: nranks-1. Steps: blocks of one distance move kBatch at a time,
+// or all in one message.
 #pragma once
 
 #include "kernels/algorithms/bruck.hpp"
@@ -41,19 +42,22 @@ PLEXUS_HOST_DEVICE void pat_all_gather(Prims& prims, const RingView& ring) {
     const int blocks = count_at_distance(n, distance);
     if (prims.lane(0)) {
       const int to = ring.at(ring.position + distance);
-      prims.send(Buffer::kOutput, ring.self(), to);
-      if (blocks > 1) {
-        prims.after(1);
-      }
-      for (int i = 1; i < blocks; ++i) {
-        prims.send(Buffer::kOutput, ring.at(ring.position - 2 * distance * i), to);
-      }
+      prims.message([&] {
+        for (int i = 0; i < blocks; ++i) {
+          if (blocks > 1 && i == (prims.joins() ? 0 : 1)) {
+            prims.after(1);
+          }
+          prims.send(Buffer::kOutput, ring.at(ring.position - 2 * distance * i), to);
+        }
+      });
     }
     if (prims.lane(1)) {
-      for (int i = 0; i < blocks; ++i) {
-        prims.recv(ring.at(ring.position - distance), Buffer::kOutput,
-                   ring.at(ring.position - 2 * distance * i - distance));
-      }
+      prims.message([&] {
+        for (int i = 0; i < blocks; ++i) {
+          prims.recv(ring.at(ring.position - distance), Buffer::kOutput,
+                     ring.at(ring.position - 2 * distance * i - distance));
+        }
+      });
     }
   }
 }
@@ -69,7 +73,7 @@ PLEXUS_HOST_DEVICE void pat_reduce_scatter(Prims& prims, const RingView& ring) {
   for (int distance = 1; distance < n; distance *= 2) {
     const bool last = distance * 2 >= n;
     in_batches(
-        count_at_distance(n, distance),
+        prims, count_at_distance(n, distance),
         [&](int i) {  // role s + distance sends its sum
           const int role = 2 * distance * i + distance;
           const bool has_sum = distance > 1 && role + 1 < n;

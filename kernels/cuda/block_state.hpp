@@ -92,4 +92,40 @@ PLEXUS_DEVICE inline std::byte* place_of(const DeviceWork& work, Buffer buffer, 
   return nullptr;
 }
 
+/// One slice of a step.
+struct Slice {
+  std::byte* source;  // own contribution; nullptr: none
+  std::byte* target;  // location of the value; nullptr: none
+  uint32_t size_bytes;
+  bool scales;
+  bool delivers;  // to the outputs of those peers that have opened them
+  bool staged;    // see stages()
+  // Of a message of several chunks, this one: those before it have `before_bytes`.
+  uint32_t before_bytes;
+  bool is_last;
+
+  /// The message has this chunk only.
+  [[nodiscard]] PLEXUS_DEVICE bool is_alone() const { return before_bytes == 0 && is_last; }
+};
+
+PLEXUS_DEVICE inline uint32_t units_of(uint32_t size_bytes) {
+  return (size_bytes + kUnitBytes - 1) / kUnitBytes;
+}
+PLEXUS_DEVICE inline uint32_t bytes_of_unit(uint32_t size_bytes, uint32_t unit) {
+  const uint32_t left = size_bytes - unit * kUnitBytes;
+  return left < kUnitBytes ? left : kUnitBytes;
+}
+
+PLEXUS_DEVICE inline bool by_lines(const DeviceWork& work, const std::byte* lines) {
+  return work.protocol != Protocol::kSimple && lines != nullptr;
+}
+/// Offset of the lines of slot `step`: all slots of LL come first, then all of LL128.
+PLEXUS_DEVICE inline uint64_t lines_offset(Protocol protocol, uint64_t step) {
+  return protocol == Protocol::kLL ? step % kSlots * kSlotBytesLL
+                                   : kSlots * kSlotBytesLL + step % kSlots * kSlotBytesLL128;
+}
+PLEXUS_DEVICE inline Carrier carrier_of(Protocol protocol) {
+  return protocol == Protocol::kLL ? Carrier::kLL : Carrier::kLL128;
+}
+
 }  // namespace plexus

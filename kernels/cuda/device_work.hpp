@@ -115,7 +115,9 @@ inline std::vector<uint32_t> find_batches(const Program& program, size_t lane_in
                        step.target == Buffer::kNone && step.by_address;
     const bool receives = step.receives == 1 && step.sends == 0 && step.source == Buffer::kNone &&
                           step.target != Buffer::kNone && !step.completes;
-    if (!(sends || receives) || step.after.lane >= 0) {
+    const bool is_alone =
+        !step.with_next && (&step == lane.steps.data() || !(&step - 1)->with_next);
+    if (!(sends || receives) || step.after.lane >= 0 || !is_alone) {
       return false;
     }
     const auto messages =
@@ -206,8 +208,8 @@ struct DeviceTurn {
   uint32_t work;
   uint32_t loop;
   uint32_t step;
-  uint32_t unused;
-  uint64_t done_bytes;  // moved in the current step
+  uint32_t before_bytes;  // of the chunks before the current step's in its message
+  uint64_t done_bytes;    // moved in the current step
 };
 
 /// Barrier for the blocks of a queue between two works; in device memory, zero between launches.

@@ -10,11 +10,13 @@ namespace plexus {
 template <class Block>
 class InTurn : private Interpreter<Block> {
   using Base = Interpreter<Block>;
+  using Base::after_step;
   using Base::begin;
   using Base::block_;
   using Base::drain;
   using Base::for_peers;
   using Base::keep_ends;
+  using Base::moves_data;
   using Base::note_time;
   using Base::open_output;
   using Base::receives;
@@ -23,7 +25,6 @@ class InTurn : private Interpreter<Block> {
   using Base::state_;
   using Base::stopped_;
   using Base::take_ends;
-  using typename Base::Slice;
 
  public:
   using Base::Base;
@@ -79,12 +80,13 @@ class InTurn : private Interpreter<Block> {
       open_output();
     }
     const DeviceLane lane = work.lanes[0];
+    uint32_t before_bytes = 0;
     if (work.geometry.loops > 0 && lane.step_count > 0) {
       take_table(block_, state_.step, lane.steps[turn.step]);
       block_.sync();
       const StepExtent extent = extent_of(work, state_.step, turn.loop);
-      const Slice slice = slice_at(extent, turn.done_bytes);
-      if (extent.size_bytes > 0 || work.exchanges_empty) {
+      const Slice slice = slice_at(extent, turn.done_bytes, turn.before_bytes);
+      if (moves_data(extent, turn.before_bytes)) {
         take_ends();
         if (!is_ready()) {
           return may_go_on(queue, round) ? TurnEnd::kWaits : TurnEnd::kDone;
@@ -96,20 +98,22 @@ class InTurn : private Interpreter<Block> {
       }
       const uint64_t done_bytes = turn.done_bytes + slice.size_bytes;
       if (done_bytes < extent.size_bytes) {
-        end_turn(queue, {turn.work, turn.loop, turn.step, 0, done_bytes});
+        end_turn(queue, {turn.work, turn.loop, turn.step, turn.before_bytes, done_bytes});
         return TurnEnd::kMoved;
       }
+      before_bytes = after_step(extent, turn.before_bytes);
     }
-    end_step(queue, turn, lane.step_count);
+    end_step(queue, turn, lane.step_count, before_bytes);
     return TurnEnd::kMoved;
   }
 
   /// Advances to the next step, loop or work.
   PLEXUS_DEVICE void end_step(const DeviceQueue& queue,
                               const DeviceTurn& turn,
-                              uint32_t step_count) {
+                              uint32_t step_count,
+                              uint32_t before_bytes) {
     const DeviceWork& work = state_.work;
-    DeviceTurn next{turn.work, turn.loop, turn.step + 1, 0, 0};
+    DeviceTurn next{turn.work, turn.loop, turn.step + 1, before_bytes, 0};
     if (next.step >= step_count) {
       next.step = 0;
       ++next.loop;

@@ -82,21 +82,12 @@ class Interpreter {
   /// A sync after which all threads agree on whether one of them has given up.
   PLEXUS_DEVICE bool is_stopped_anywhere() { return block_.any(stopped_); }
 
-  /// One slice of state_.step.
-  struct Slice {
-    std::byte* source;  // own contribution; nullptr: none
-    std::byte* target;  // location of the value; nullptr: none
-    uint32_t size_bytes;
-    bool scales;
-    bool delivers;  // to the outputs of those peers that have opened them
-    bool staged;    // see stages()
-  };
-
   PLEXUS_DEVICE bool run_lane(uint32_t lane) {
     const DeviceWork& work = state_.work;
     const DeviceLane mine = work.lanes[lane];
     const uint32_t loops = work.geometry.loops;
     uint64_t done = 0;
+    uint32_t before_bytes = 0;
     for (uint32_t loop = 0; loop < loops; ++loop) {
       if (work.shares_scratch && loop > 0 && !await_lanes(loop)) {
         return false;
@@ -110,7 +101,7 @@ class Interpreter {
           take_table(block_, state_.step, mine.steps[i]);
           block_.sync();
           const After after = state_.step.after;
-          if ((after.lane >= 0 && !await_lane(after, loop)) || !run_step(loop)) {
+          if ((after.lane >= 0 && !await_lane(after, loop)) || !run_step(loop, &before_bytes)) {
             return false;
           }
         }
@@ -209,18 +200,19 @@ class Interpreter {
     store_release(word_of(&slot.ready), end.step);
   }
 
-  PLEXUS_DEVICE bool run_step(uint32_t loop) {
+  /// `before_bytes`: of the chunks before this one in its message.
+  PLEXUS_DEVICE bool run_step(uint32_t loop, uint32_t* before_bytes) {
     const DeviceWork& work = state_.work;
     const Step& step = state_.step;
     if (!only_waits(step)) {
       const StepExtent extent = extent_of(work, step, loop);
-      const bool moves = extent.size_bytes > 0 || work.exchanges_empty;
+      const bool moves = moves_data(extent, *before_bytes);
       if (moves) {
         take_ends();
       }
       uint64_t done_bytes = 0;
       for (bool more = moves; more; more = done_bytes < extent.size_bytes) {
-        const Slice slice = slice_at(extent, done_bytes);
+        const Slice slice = slice_at(extent, done_bytes, *before_bytes);
         if (!run_slice(slice)) {
           return false;
         }
@@ -229,14 +221,30 @@ class Interpreter {
       if (moves) {
         keep_ends();
       }
+      *before_bytes = after_step(extent, *before_bytes);
     }
     block_.sync();  // another thread may serve the same peer in the next step, which replaces this
                     // one
     return true;
   }
 
+  /// Whether state_.step has something to do: its chunk is not empty, or ends a message that is
+  /// not.
+  [[nodiscard]] PLEXUS_DEVICE bool moves_data(const StepExtent& extent,
+                                              uint32_t before_bytes) const {
+    return extent.size_bytes > 0 || state_.work.exchanges_empty ||
+           (before_bytes > 0 && !state_.step.with_next);
+  }
+  /// `before_bytes` of the step that follows state_.step.
+  [[nodiscard]] PLEXUS_DEVICE uint32_t after_step(const StepExtent& extent,
+                                                  uint32_t before_bytes) const {
+    return state_.step.with_next ? before_bytes + static_cast<uint32_t>(extent.size_bytes) : 0;
+  }
+
   /// The slice of state_.step that follows its first `done_bytes`.
-  [[nodiscard]] PLEXUS_DEVICE Slice slice_at(const StepExtent& extent, uint64_t done_bytes) const {
+  [[nodiscard]] PLEXUS_DEVICE Slice slice_at(const StepExtent& extent,
+                                             uint64_t done_bytes,
+                                             uint32_t before_bytes) const {
     const DeviceWork& work = state_.work;
     const Step& step = state_.step;
     const uint64_t left_bytes = extent.size_bytes - done_bytes;
@@ -246,8 +254,10 @@ class Interpreter {
             place_of(work, step.target, extent.target_bytes + done_bytes),
             size_bytes,
             step.source == Buffer::kInput && work.op.scales_input(),
-            delivers_slice(size_bytes),
-            stages(size_bytes)};
+            before_bytes == 0 && !step.with_next && delivers_slice(size_bytes),
+            stages(size_bytes),
+            before_bytes,
+            !step.with_next};
   }
 
   [[nodiscard]] PLEXUS_DEVICE bool delivers_slice(uint32_t size_bytes) const {
@@ -263,13 +273,6 @@ class Interpreter {
         state_.step.receives > state_.step.sends ? state_.step.receives : state_.step.sends);
     return state_.work.protocol == Protocol::kLL && state_.work.has_lines &&
            units_of(size_bytes) * most <= BlockState::kStagedUnits;
-  }
-  PLEXUS_DEVICE static uint32_t units_of(uint32_t size_bytes) {
-    return (size_bytes + kUnitBytes - 1) / kUnitBytes;
-  }
-  PLEXUS_DEVICE static uint32_t bytes_of_unit(uint32_t size_bytes, uint32_t unit) {
-    const uint32_t left = size_bytes - unit * kUnitBytes;
-    return left < kUnitBytes ? left : kUnitBytes;
   }
   PLEXUS_DEVICE void load_staged(const Slice& slice) {
     const uint32_t units = units_of(slice.size_bytes);
@@ -368,7 +371,9 @@ class Interpreter {
       block_.sync();  // the next slice overwrites what these read
     }
     for_peers([&](uint32_t /*index*/, uint32_t i) {
-      i < receives() ? finish_receive(i) : finish_send(i - receives());
+      if (slice.is_last) {
+        i < receives() ? finish_receive(i) : finish_send(i - receives());
+      }
     });
     return true;
   }
@@ -408,18 +413,6 @@ class Interpreter {
   PLEXUS_DEVICE static uint32_t own_position(const Step& step) {
     return static_cast<uint32_t>(step.own_position < step.receives ? step.own_position
                                                                    : step.receives);
-  }
-
-  PLEXUS_DEVICE static bool by_lines(const DeviceWork& work, const std::byte* lines) {
-    return work.protocol != Protocol::kSimple && lines != nullptr;
-  }
-  /// Offset of the lines of slot `step`: all slots of LL come first, then all of LL128.
-  PLEXUS_DEVICE static uint64_t lines_offset(Protocol protocol, uint64_t step) {
-    return protocol == Protocol::kLL ? step % kSlots * kSlotBytesLL
-                                     : kSlots * kSlotBytesLL + step % kSlots * kSlotBytesLL128;
-  }
-  PLEXUS_DEVICE static Carrier carrier_of(Protocol protocol) {
-    return protocol == Protocol::kLL ? Carrier::kLL : Carrier::kLL128;
   }
 
   // ---- receiving ----
@@ -482,7 +475,8 @@ class Interpreter {
     if (hash != work.call.hash) {
       return fail(slice, index, DeviceFault::kOtherCall, hash, size_bytes);
     }
-    if (size_bytes != slice.size_bytes) {
+    const uint32_t until_bytes = slice.before_bytes + slice.size_bytes;
+    if (slice.is_last ? size_bytes != until_bytes : size_bytes < until_bytes) {
       return fail(slice, index, DeviceFault::kOtherSize, hash, size_bytes);
     }
     const std::byte* bytes = nullptr;
@@ -506,7 +500,7 @@ class Interpreter {
     if (bytes == nullptr && size_bytes > 0) {
       return fail(slice, index, DeviceFault::kUnmapped, hash, size_bytes);
     }
-    operand = {bytes, Carrier::kMemory, 0};
+    operand = {bytes + slice.before_bytes, Carrier::kMemory, 0};
     return true;
   }
 
@@ -525,7 +519,7 @@ class Interpreter {
       control.failure = {.fault = fault,
                          .peer = work.recvs[index]->peer,
                          .recv_index = index,
-                         .size_expected = slice.size_bytes,
+                         .size_expected = slice.before_bytes + slice.size_bytes,
                          .size_arrived = size_bytes,
                          .hash_expected = work.call.hash,
                          .hash_arrived = hash,
@@ -603,7 +597,7 @@ class Interpreter {
       }
       return true;
     }
-    SlotHeader& slot = fill_header(end, slice.size_bytes);
+    SlotHeader& slot = fill_header(end, slice.before_bytes + slice.size_bytes);
     if (slice.delivers && end.by_address != 0) {
       return true;  // begin_delivery() does the rest
     }
@@ -611,9 +605,10 @@ class Interpreter {
       send_address(mapped, number);
       return true;
     }
-    const bool in_header = slice.size_bytes <= end.inline_bytes_max;
+    const bool in_header = slice.is_alone() && slice.size_bytes <= end.inline_bytes_max;
     slot.kind = in_header ? SlotKind::kInline : SlotKind::kData;
-    target = {in_header ? slot.payload.bytes : end.data + end.step % kSlots * end.slot_stride,
+    target = {in_header ? slot.payload.bytes
+                        : end.data + end.step % kSlots * end.slot_stride + slice.before_bytes,
               Carrier::kMemory, 0};
     return true;
   }

@@ -17,6 +17,8 @@ namespace {
 constexpr uint64_t kTurnBytes = uint64_t{512} * 1024;  // about 100 us; then other lanes get a turn
 // a call with more steps is long enough to compute them in each loop
 constexpr size_t kExtentsMax = 64;
+// of short chunks that travel together
+constexpr size_t kJoinedExtentsMax = 4096;
 // so that intermediate values of a reduction stay in L1
 constexpr size_t kBlockBytes = size_t{8} * 1024;
 // Operands in peers' memory are read in parts that stay in L2: one of this size, many of less, but
@@ -59,6 +61,12 @@ void reduce_many(std::byte* target,
 
 /// Whether what arrives in this step is combined with more.
 bool combines(const Step& step) { return step.receives > 0 && step.source != Buffer::kNone; }
+
+/// Whether steps of a message are one where their chunks lie one behind the other.
+bool moves_alike(const Step& one, const Step& other) {
+  return one.source == other.source && one.target == other.target &&
+         one.completes == other.completes && one.own_position == other.own_position;
+}
 
 /// Whether the data that arrives in this step is only stored, and possibly forwarded.
 bool stores_arrival(const Step& step) {
@@ -126,7 +134,10 @@ LaneRun::LaneRun(Work* work, int lane, LaneRun* siblings)
   PLEXUS_ASSERT(
       work->slot_bytes >= work->element_bytes && work->slot_bytes % work->element_bytes == 0,
       work->slot_bytes, work->element_bytes);
-  if (work_->geometry.loops <= 1 && lane_->steps.size() <= kExtentsMax) {
+  const bool joins = std::any_of(lane_->steps.begin(), lane_->steps.end(),
+                                 [](const Step& step) { return step.with_next; });
+  if (work_->geometry.loops <= 1 &&
+      lane_->steps.size() <= (joins ? kJoinedExtentsMax : kExtentsMax)) {
     for (const Step& step : lane_->steps) {
       extents_.push_back(extent_of(step));
     }
@@ -186,12 +197,14 @@ Progress LaneRun::advance_lane(RunQueue& queue) noexcept {
         moved_ = true;
         continue;
       }
-      const Progress progress = advance_step<kByLines>(step, queue);
+      joins_ = step.with_next;
+      const Progress progress =
+          joins_ ? advance_message<kByLines>(&step, queue) : advance_step<kByLines>(step, queue);
       if (progress != Progress::kDone) {
         return progress;
       }
       slice_bytes_done_ = 0;
-      ++step_;
+      step_ += joins_ ? steps_of_message(&step) : 1;
       moved_ = true;
     }
   }
@@ -280,6 +293,76 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
   return Progress::kDone;
 }
 
+template <bool kByLines>
+Progress LaneRun::advance_message(const Step* steps, RunQueue& queue) noexcept {
+  const size_t count = steps_of_message(steps);
+  const auto extent = [&](size_t i) {
+    return extents_.empty() ? extent_of(steps[i]) : extents_[step_ + i];
+  };
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    bytes += extent(i).size_bytes;
+  }
+  PLEXUS_DCHECK(bytes <= work_->slot_bytes, bytes, work_->slot_bytes);
+  if (bytes == 0) {
+    return Progress::kDone;
+  }
+  const auto size_bytes = static_cast<uint32_t>(bytes);
+  if (!acquire<kByLines>(*steps, {0, 0, size_bytes}, queue.polls())) {
+    return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
+  }
+  part_bytes_ = 0;
+  for (size_t i = 0; i < count;) {
+    const Step& step = steps[i];
+    Extent part = extent(i);
+    for (++i; i < count && moves_alike(steps[i], step); ++i) {
+      const Extent more = extent(i);
+      if (more.source_bytes != part.source_bytes + part.size_bytes ||
+          more.target_bytes != part.target_bytes + part.size_bytes) {
+        break;
+      }
+      part.size_bytes += more.size_bytes;
+    }
+    const auto part_bytes = static_cast<uint32_t>(part.size_bytes);
+    move_part<kByLines>(step, {part.source_bytes, part.target_bytes, part_bytes}, size_bytes);
+    part_bytes_ += part_bytes;
+  }
+  part_bytes_ = 0;
+  SendConnection* const* const sends =
+      work_->sends.data() + static_cast<size_t>(steps->peers_first + steps->receives);
+  for (int i = 0; i < steps->sends; ++i) {
+    std::byte* const made = place_to_send<kByLines>(*steps, *sends[i], size_bytes);
+    hand_over<kByLines>(*sends[i], {made, Buffer::kNone, 0, false}, size_bytes);
+    queue.notify(sends[i]->fifo().receiver);
+  }
+  release(*steps, queue);
+  bytes_this_turn_ += size_bytes;
+  return Progress::kDone;
+}
+
+template <bool kByLines>
+void LaneRun::move_part(const Step& step, const Slice& slice, uint32_t message_bytes) noexcept {
+  if (slice.size_bytes == 0) {
+    return;
+  }
+  SendConnection* const* const sends =
+      work_->sends.data() + static_cast<size_t>(step.peers_first + step.receives);
+  const auto place = [&](int i) {
+    return place_to_send<kByLines>(step, *sends[i], message_bytes) + part_bytes_;
+  };
+  std::byte* const made =
+      step.target != Buffer::kNone ? at(step.target, slice.target_bytes) : place(0);
+  Value value{made, Buffer::kNone, 0, false};
+  const bool is_made = make<kByLines>(step, slice, made, &value);
+  PLEXUS_DCHECK(is_made);  // an arrival is not in a peer's memory
+  static_cast<void>(is_made);
+  for (int i = 0; i < step.sends; ++i) {
+    if (std::byte* const to = place(i); to != value.made) {
+      copy(to, value.made, slice.size_bytes);
+    }
+  }
+}
+
 /// Buffer for the payload of arrival `number` of a step that comes by lines; after those, one for a
 /// payload that is sent by lines.
 std::byte* LaneRun::staging(int number) noexcept {
@@ -321,7 +404,7 @@ bool LaneRun::acquire_arrival(const Step& step,
   if (kByLines && recv.has_lines()) {
     // Data that is only stored is received at its final address.
     std::byte* const payload =
-        stores_arrival(step) ? at(step.target, slice.target_bytes) : staging(number);
+        stores_arrival(step) && !joins_ ? at(step.target, slice.target_bytes) : staging(number);
     const auto read = [&] {
       return recv.try_read_lines(work_->protocol, payload, slice.size_bytes, work_->call.hash);
     };
@@ -335,7 +418,7 @@ bool LaneRun::acquire_arrival(const Step& step,
     return is_there;
   }
   if (!recv.try_peek() && !poll([&] { return recv.try_peek(); }, polls)) {
-    recv.wait_for(stores_arrival(step) ? at(step.target, slice.target_bytes) : nullptr,
+    recv.wait_for(stores_arrival(step) && !joins_ ? at(step.target, slice.target_bytes) : nullptr,
                   slice.size_bytes);
     wait_recv_ = &recv;
     return false;
@@ -347,7 +430,7 @@ bool LaneRun::acquire_arrival(const Step& step,
 bool LaneRun::check_arrival(RecvConnection& recv, uint32_t size_bytes) noexcept {
   const SlotHeader& slot = recv.header();
   const bool is_mine = slot.call_hash == work_->call.hash && slot.size_bytes == size_bytes;
-  if (is_mine && recv.is_attached() && recv.reads_attached()) {
+  if (is_mine && !joins_ && recv.is_attached() && recv.reads_attached()) {
     attached_ = true;
     return true;
   }
@@ -373,7 +456,7 @@ template <bool kByLines>
 const std::byte* LaneRun::arrived(const Step& step, int number) noexcept {
   const RecvConnection& recv =
       *work_->recvs[static_cast<size_t>(step.peers_first) + static_cast<size_t>(number)];
-  return kByLines && recv.has_lines() ? staging(number) : recv.payload();
+  return (kByLines && recv.has_lines() ? staging(number) : recv.payload()) + part_bytes_;
 }
 
 bool LaneRun::fetch(RecvConnection& recv,
@@ -423,7 +506,7 @@ bool LaneRun::fetch(RecvConnection& recv,
 template <bool kByLines>
 bool LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noexcept {
   RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first)];
-  if (kByLines && stores_arrival(step) && recv.has_lines()) {
+  if (kByLines && stores_arrival(step) && !joins_ && recv.has_lines()) {
     return true;
   }
   if (attached_) {
@@ -438,24 +521,22 @@ bool LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noex
 }
 
 template <bool kByLines>
-bool LaneRun::move(const Step& step, const Slice& slice, RunQueue& queue) noexcept {
+std::byte* LaneRun::place_to_send(const Step& step,
+                                  SendConnection& send,
+                                  uint32_t size_bytes) noexcept {
+  return kByLines && send.has_lines() ? staging(step.receives) : send.payload(size_bytes);
+}
+
+template <bool kByLines>
+[[gnu::always_inline]] inline bool LaneRun::make(const Step& step,
+                                                 const Slice& slice,
+                                                 std::byte* made,
+                                                 Value* value) noexcept {
   const uint32_t size_bytes = slice.size_bytes;
   PLEXUS_DCHECK(size_bytes % work_->element_bytes == 0, size_bytes, work_->element_bytes);
   // element sizes are powers of two
   const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);
-  SendConnection* const* const sends =
-      work_->sends.data() + static_cast<size_t>(step.peers_first + step.receives);
-  // The value is made in the target buffer, or else in the first slot that it is sent through.
-  const bool has_target = step.target != Buffer::kNone;
-  std::byte* const made = has_target                          ? at(step.target, slice.target_bytes)
-                          : kByLines && sends[0]->has_lines() ? staging(step.receives)
-                                                              : sends[0]->payload(size_bytes);
-  Value value{made, step.target, slice.target_bytes, work_->opens_output && delivers(step)};
   const bool scales = step.source == Buffer::kInput && work_->op.scales_input();
-  for (int i = 0; value.delivers && i < step.sends; ++i) {
-    sends[i]->prefetch_output();
-  }
-
   if (step.accumulates) {
     const std::byte* const stored = made;
     combine_many(step, made, at(step.source, slice.source_bytes), {&stored, 1}, elements, scales);
@@ -463,9 +544,9 @@ bool LaneRun::move(const Step& step, const Slice& slice, RunQueue& queue) noexce
     const std::byte* const source = at(step.source, slice.source_bytes);
     if (scales) {
       scale(made, source, elements, work_->type, work_->op.scalar_bits);
-    } else if (!has_target) {
+    } else if (step.target == Buffer::kNone) {
       // a plain send: the value is the source itself
-      value = {source, step.source, slice.source_bytes, false};
+      *value = {source, step.source, slice.source_bytes, false};
     } else if (made != source) {
       (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
@@ -477,6 +558,25 @@ bool LaneRun::move(const Step& step, const Slice& slice, RunQueue& queue) noexce
   }
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
+  }
+  return true;
+}
+
+template <bool kByLines>
+bool LaneRun::move(const Step& step, const Slice& slice, RunQueue& queue) noexcept {
+  const uint32_t size_bytes = slice.size_bytes;
+  SendConnection* const* const sends =
+      work_->sends.data() + static_cast<size_t>(step.peers_first + step.receives);
+  // The value is made in the target buffer, or else in the first slot that it is sent through.
+  std::byte* const made = step.target != Buffer::kNone
+                              ? at(step.target, slice.target_bytes)
+                              : place_to_send<kByLines>(step, *sends[0], size_bytes);
+  Value value{made, step.target, slice.target_bytes, work_->opens_output && delivers(step)};
+  for (int i = 0; value.delivers && i < step.sends; ++i) {
+    sends[i]->prefetch_output();
+  }
+  if (!make<kByLines>(step, slice, made, &value)) {
+    return false;
   }
   if (!step.by_address && !(work_->keeps_input && value.home == Buffer::kInput)) {
     value.home = Buffer::kNone;

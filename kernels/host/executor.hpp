@@ -159,6 +159,9 @@ class LaneRun {
   Progress advance_lane(RunQueue& queue) noexcept;
   template <bool kByLines>
   Progress advance_step(const Step& step, RunQueue& queue) noexcept;
+  /// All steps of a message of several chunks, which is one slice.
+  template <bool kByLines>
+  Progress advance_message(const Step* steps, RunQueue& queue) noexcept;
   /// The part of an extent that one slot carries.
   struct Slice {
     uint64_t source_bytes;
@@ -178,6 +181,9 @@ class LaneRun {
   /// False: a peer's memory could not be read. Then the step cannot be done any more.
   template <bool kByLines>
   bool move(const Step& step, const Slice& slice, RunQueue& queue) noexcept;
+  /// One chunk of a message of several, which has `message_bytes`.
+  template <bool kByLines>
+  void move_part(const Step& step, const Slice& slice, uint32_t message_bytes) noexcept;
   /// The buffer in which arrival `number` of a step is assembled from its lines.
   [[nodiscard]] std::byte* staging(int number) noexcept;
   /// The address of arrival `number` of a step once it has arrived.
@@ -214,6 +220,14 @@ class LaneRun {
     uint64_t home_bytes;  // offset
     bool delivers;        // receivers store it at the same place
   };
+  /// Makes the value of a slice at `made`, unless it is the source itself, which `value` then says.
+  template <bool kByLines>
+  bool make(const Step& step, const Slice& slice, std::byte* made, Value* value) noexcept;
+  /// Where a message can be made before it is handed over.
+  template <bool kByLines>
+  [[nodiscard]] std::byte* place_to_send(const Step& step,
+                                         SendConnection& send,
+                                         uint32_t size_bytes) noexcept;
   template <bool kByLines>
   void hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept;
   void release(const Step& step, RunQueue& queue) noexcept;
@@ -232,6 +246,8 @@ class LaneRun {
   uint64_t ahead_bytes_ = 0;        // number of those bytes
   uint32_t lost_reads_ = 0;         // reads of a peer that has ended or given up
   bool attached_ = false;           // an arrival of the slice is in a peer's memory
+  bool joins_ = false;              // the step is of a message of several chunks
+  uint32_t part_bytes_ = 0;         // where in that message the chunk is that moves now
   size_t step_ = 0;
   uint32_t loop_ = 0;
   uint64_t slice_bytes_done_ = 0;

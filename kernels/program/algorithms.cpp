@@ -55,7 +55,7 @@ Program record_with(const RecordInput& input, int chunks, const Body& body) {
   if (ranks_of(input) == 1) {
     return record_copy(input);
   }
-  RecordingPrims prims(input.rank, ranks_of(input), chunks);
+  RecordingPrims prims(input.rank, ranks_of(input), chunks, input.joins);
   body(prims);
   return std::move(prims).take();
 }
@@ -377,6 +377,11 @@ constexpr Algorithm with_one_lane(Algorithm row) {
   return row;
 }
 
+constexpr Algorithm joined(Algorithm row, JoinedForm form) {
+  row.joined = form;
+  return row;
+}
+
 /// A row for an all-reduce in which the network sums between hosts.
 constexpr Algorithm in_network(const char* name,
                                const char* family,
@@ -404,11 +409,14 @@ constexpr Algorithm kAlgorithms[] = {
     with_one_lane({"recursive_doubling_all_reduce", "doubling", Collective::kAllReduce,
                    record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks,
                    doubling_in_all, doubling_chunks, one}),
-    {"halving_doubling_all_reduce", "halving", Collective::kAllReduce,
-     record_butterfly_all_reduce<HalvingPeers>, butterfly_rounds, butterfly_chunks,
-     butterfly_in_all, butterfly_reduced, butterfly_width},
-    {"swing_all_reduce", "swing", Collective::kAllReduce, record_butterfly_all_reduce<SwingPeers>,
-     butterfly_rounds, butterfly_chunks, butterfly_in_all, butterfly_reduced, butterfly_width},
+    joined({"halving_doubling_all_reduce", "halving", Collective::kAllReduce,
+            record_butterfly_all_reduce<HalvingPeers>, butterfly_rounds, butterfly_chunks,
+            butterfly_in_all, butterfly_reduced, butterfly_width},
+           {butterfly_rounds, butterfly_message}),
+    joined({"swing_all_reduce", "swing", Collective::kAllReduce,
+            record_butterfly_all_reduce<SwingPeers>, butterfly_rounds, butterfly_chunks,
+            butterfly_in_all, butterfly_reduced, butterfly_width},
+           {butterfly_rounds, butterfly_message}),
     {"torus_all_reduce", "torus", Collective::kAllReduce, record_torus_all_reduce, torus_rounds,
      twice_others, all_twice_others, others, all},
     with_one_lane({"two_shot_all_reduce", "twoshot", Collective::kAllReduce,
@@ -443,22 +451,26 @@ constexpr Algorithm kAlgorithms[] = {
      all_others, zero, all},
     {"bidirectional_ring_all_gather", "biring", Collective::kAllGather,
      record_bidirectional_ring_all_gather, half, others, all_others, zero, all},
-    {"bruck_all_gather", "bruck", Collective::kAllGather, record_bruck_all_gather,
-     bruck_all_gather_rounds, others, all_others, zero, all},
-    {"pat_all_gather", "pat", Collective::kAllGather, record_pat_all_gather, pat_all_gather_rounds,
-     others, all_others, zero, all},
+    joined({"bruck_all_gather", "bruck", Collective::kAllGather, record_bruck_all_gather,
+            bruck_all_gather_rounds, others, all_others, zero, all},
+           {bruck_all_gather_rounds, bruck_all_gather_message}),
+    joined({"pat_all_gather", "pat", Collective::kAllGather, record_pat_all_gather,
+            pat_all_gather_rounds, others, all_others, zero, all},
+           {pat_all_gather_rounds, half}),
     {"all_pairs_all_gather", "allpairs", Collective::kAllGather, record_all_pairs_all_gather, one,
      others, all_others, zero, all, kOperandsMax},
     {"ring_reduce_scatter", "ring", Collective::kReduceScatter, record_ring_reduce_scatter, others,
      others, all_others, others, all},
-    {"pat_reduce_scatter", "pat", Collective::kReduceScatter, record_pat_reduce_scatter,
-     pat_reduce_scatter_rounds, others, all_others, others, all},
+    joined({"pat_reduce_scatter", "pat", Collective::kReduceScatter, record_pat_reduce_scatter,
+            pat_reduce_scatter_rounds, others, all_others, others, all},
+           {log2_up, half}),
     {"all_pairs_reduce_scatter", "allpairs", Collective::kReduceScatter,
      record_all_pairs_reduce_scatter, one, others, all_others, others, all, kOperandsMax, 1, true},
     {"pairwise_all_to_all", "pairwise", Collective::kAllToAll, record_pairwise_all_to_all, one,
      others, all_others, zero, all},
-    {"bruck_all_to_all", "bruck", Collective::kAllToAll, record_bruck_all_to_all,
-     bruck_all_to_all_rounds, bruck_all_to_all_chunks, bruck_all_to_all_in_all, zero, all},
+    joined({"bruck_all_to_all", "bruck", Collective::kAllToAll, record_bruck_all_to_all,
+            bruck_all_to_all_rounds, bruck_all_to_all_chunks, bruck_all_to_all_in_all, zero, all},
+           {log2_up, bruck_all_to_all_message}),
     {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, others,
      others_in_all, zero, all},
     {"binomial_gather", "binomial", Collective::kGather, record_binomial_gather, binomial_rounds,
@@ -489,19 +501,29 @@ constexpr Algorithm kAlgorithms[] = {
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
 Program program_of(const Algorithm& algorithm, const RecordInput& input) {
-  return algorithm.recorded != nullptr
-             ? algorithm.recorded->programs[static_cast<size_t>(input.rank)]
-             : algorithm.record(input);
+  if (algorithm.recorded == nullptr) {
+    return algorithm.record(input);
+  }
+  const RecordedAlgorithm& recorded = *algorithm.recorded;
+  return (input.joins || recorded.apart.empty() ? recorded.programs
+                                                : recorded.apart)[static_cast<size_t>(input.rank)];
 }
 
-Cost cost_of(const Algorithm& algorithm, const Spread& spread) {
+int chunks_of_message(const Algorithm& algorithm, int nranks) {
+  if (algorithm.recorded != nullptr) {
+    return algorithm.recorded->message_chunks;
+  }
+  return algorithm.joined.rounds == nullptr ? 1 : algorithm.joined.chunks_of_message(nranks);
+}
+
+Cost cost_of(const Algorithm& algorithm, const Spread& spread, bool joins) {
   if (algorithm.recorded != nullptr) {
     return algorithm.recorded->cost;
   }
   if (algorithm.network_cost != nullptr) {
     return algorithm.network_cost(spread);
   }
-  return {.rounds = algorithm.rounds(spread.nranks),
+  return {.rounds = (joins ? algorithm.joined.rounds : algorithm.rounds)(spread.nranks),
           .chunks_moved = algorithm.chunks_moved(spread.nranks),
           .chunks_in_all = algorithm.chunks_in_all(spread.nranks),
           .chunks_reduced = algorithm.chunks_reduced(spread.nranks),

@@ -22,7 +22,8 @@ namespace plexus {
 /// ascending from 0, borrowed; empty: one host. `datacenters`: [nranks] datacenter of each position
 /// in the ring, from 0, borrowed; empty: one. `above`: [datacenters] the one above each in trees,
 /// -1 at the root, borrowed; empty: the one before it. `heads`: ranks of each host that use a
-/// network that reduces.
+/// network that reduces. `joins`: chunks that go to one peer together travel in one message; only
+/// for an algorithm that has such a form, see Algorithm::joined.
 struct RecordInput {
   int rank;
   std::span<const int> ring;
@@ -32,6 +33,7 @@ struct RecordInput {
   std::span<const int> datacenters = {};
   std::span<const int> above = {};
   int heads = 1;
+  bool joins = false;
 };
 
 /// The distribution of ranks over hosts, as far as costs depend on it.
@@ -55,10 +57,21 @@ inline constexpr int kRanksMax = 1 << 24;
 /// Largest number of operands of a verb (one per peer, and the own one).
 inline constexpr int kOperandsMax = 65;
 
+/// The form of an algorithm in which the chunks that go to one peer together travel in one message,
+/// copied: for calls whose messages fit a slot. As functions of nranks: Cost::rounds, and the
+/// largest number of chunks in a message.
+struct JoinedForm {
+  int (*rounds)(int nranks) = nullptr;
+  int (*chunks_of_message)(int nranks) = nullptr;
+};
+
 /// An algorithm that is not recorded when it is needed but was before, for certain ranks: from a
 /// file. Its programs divide the buffer.
 struct RecordedAlgorithm {
   std::vector<Program> programs;  // by rank
+  // the same with a message for each chunk, where those of several do not fit a slot; empty: none
+  std::vector<Program> apart = {};
+  int message_chunks = 1;  // in the longest message of `programs`
   int root = 0;
   uint64_t bytes_min = 0;  // of a call's larger buffer
   uint64_t bytes_max = UINT64_MAX;
@@ -94,12 +107,19 @@ struct Algorithm {
   const RecordedAlgorithm* recorded = nullptr;
   /// Lanes that its programs have at most in one datacenter. On a device each is a thread block.
   int lanes = 2;
+  /// Without a form of messages of several chunks its functions are null.
+  JoinedForm joined = {};
 };
 
-/// The program of `input.rank`.
+/// The program of `input.rank`. One from a file has its messages of several chunks, if they can
+/// also go alone, only if `input` joins chunks.
 Program program_of(const Algorithm& algorithm, const RecordInput& input);
 
-Cost cost_of(const Algorithm& algorithm, const Spread& spread);
+/// The largest number of chunks in a message of the algorithm's form with such messages; 1: it has
+/// no such form.
+int chunks_of_message(const Algorithm& algorithm, int nranks);
+
+Cost cost_of(const Algorithm& algorithm, const Spread& spread, bool joins = false);
 
 std::span<const Algorithm> algorithms();
 /// The program of every collective on one rank, and of a message of a rank to itself.

@@ -15,7 +15,8 @@ namespace plexus {
 struct LoopCost : Cost {
   LoopCost() = default;
   explicit LoopCost(const Cost& cost) : Cost(cost) {}
-  int xdc_rounds = 0;  // messages between datacenters, on the chain with most of them
+  int messages_moved = 0;  // as chunks_moved, where several travel in one message; 0: none does
+  int xdc_rounds = 0;      // messages between datacenters, on the chain with most of them
   std::vector<int64_t>
       xdc_chunks;  // [datacenters * datacenters], by sending and receiving datacenter
 

@@ -93,6 +93,18 @@ inline int butterfly_reduced(int nranks) {
   return fly.p - 1 + (fly.left_over > 0 ? fly.p : 0);
 }
 
+inline int butterfly_message(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return fly.left_over > 0 ? fly.p : std::max(fly.p / 2, 1);
+}
+
+inline int bruck_all_gather_message(int nranks) {
+  int most = 1;
+  for (int distance = 1; distance < nranks; distance *= 2) {
+    most = std::max(most, std::min(distance, nranks - distance));
+  }
+  return most;
+}
 inline int bruck_all_gather_rounds(int nranks) {
   int rounds = 0;
   for (int distance = 1; distance < nranks; distance *= 2) {
@@ -127,6 +139,13 @@ inline int bruck_all_to_all_rounds(int nranks) {
     rounds += batches(count_with_bit(nranks, bit));
   }
   return rounds;
+}
+inline int bruck_all_to_all_message(int nranks) {
+  int most = 1;
+  for (int bit = 1; bit < nranks; bit *= 2) {
+    most = std::max(most, count_with_bit(nranks, bit));
+  }
+  return most;
 }
 inline int bruck_all_to_all_chunks(int nranks) {
   int chunks = 0;

@@ -32,6 +32,41 @@ LaneNetwork::LaneNetwork(std::span<const Program> programs) {
       take_ends(lane, step);
     }
   }
+  if (problem_.empty() && chunks_of_longest_message(programs) > 1) {
+    check_messages();
+  }
+}
+
+/// Both ends of a connection have to find the same chunks in its messages.
+void LaneNetwork::check_messages() {
+  using Sizes = std::vector<uint32_t>;  // of messages, in chunks
+  std::vector<Sizes> sent(connections_.size());
+  std::vector<Sizes> received(connections_.size());
+  for (const LaneState& lane : lanes_) {
+    const std::vector<Step>& steps = lane.steps->steps;
+    for (size_t at = 0; at < steps.size(); at += steps_of_message(&steps[at])) {
+      const auto chunks = static_cast<uint32_t>(steps_of_message(&steps[at]));
+      for (const uint32_t connection : recv_connections(lane.rank, steps[at])) {
+        received[connection].push_back(chunks);
+      }
+      for (const uint32_t connection : send_connections(lane.rank, steps[at])) {
+        sent[connection].push_back(chunks);
+      }
+    }
+  }
+  for (size_t at = 0; at < connections_.size() && problem_.empty(); ++at) {
+    const size_t both = std::min(sent[at].size(), received[at].size());
+    for (size_t message = 0; message < both && problem_.empty(); ++message) {
+      if (sent[at][message] != received[at][message]) {
+        problem_ = fmt::format(
+            "message {} from rank {} to rank {} has {} chunk{} where it is sent, and {} where it "
+            "is "
+            "received",
+            message, connections_[at].source, connections_[at].target, sent[at][message],
+            sent[at][message] == 1 ? "" : "s", received[at][message]);
+      }
+    }
+  }
 }
 
 void LaneNetwork::connect(const Program& program, ConnectionIndex& index) {
@@ -93,7 +128,7 @@ std::span<const uint32_t> LaneNetwork::send_connections(int rank, const Step& st
 
 bool LaneNetwork::run(uint64_t slots, const std::function<bool(uint32_t lane)>& on_step) {
   for (Connection& connection : connections_) {
-    connection.sent = connection.taken = 0;
+    connection.sent = connection.taken = connection.messages = 0;
   }
   queue_.clear();
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
@@ -122,10 +157,13 @@ bool LaneNetwork::advance(uint32_t index,
                           const std::function<bool(uint32_t lane)>& on_step) {
   LaneState& lane = lanes_[index];
   while (lane.next < lane.steps->steps.size() && find_blocked(lane, slots).wait == Wait::kNothing) {
-    if (!on_step(index)) {
-      return false;
+    for (bool more = true; more;) {
+      if (!on_step(index)) {
+        return false;
+      }
+      more = next_step(lane).with_next;
+      finish_step(lane);
     }
-    finish_step(lane);
   }
   return true;
 }
@@ -144,7 +182,7 @@ LaneNetwork::Blocked LaneNetwork::find_blocked(const LaneState& lane, uint64_t s
     }
   }
   for (const uint32_t at : send_connections(lane.rank, step)) {
-    if (connections_[at].sent - connections_[at].taken >= slots) {
+    if (connections_[at].messages >= slots) {
       return {Wait::kSlot, at};
     }
   }
@@ -155,10 +193,12 @@ void LaneNetwork::finish_step(LaneState& lane) {
   const Step& step = next_step(lane);
   for (const uint32_t at : recv_connections(lane.rank, step)) {
     ++connections_[at].taken;
+    connections_[at].messages -= step.with_next ? 0 : 1;
     wake(connections_[at].send_lane);
   }
   for (const uint32_t at : send_connections(lane.rank, step)) {
     ++connections_[at].sent;
+    connections_[at].messages += step.with_next ? 0 : 1;
     wake(connections_[at].recv_lane);
   }
   ++lane.next;

@@ -29,6 +29,7 @@ class LaneNetwork {
     bool queued = false;
   };
   /// A connection between two ranks. Each end belongs to one lane, so its order is program order.
+  /// `sent`, `taken`: chunks. A message of several occupies one slot.
   struct Connection {
     int source = -1;
     int target = -1;
@@ -37,17 +38,20 @@ class LaneNetwork {
     uint32_t recv_lane = kNoLane;
     uint32_t sent = 0;
     uint32_t taken = 0;
+    uint32_t messages = 0;  // sent and not taken
   };
 
   /// `programs` must outlive the network and be well-formed (check_shape).
   explicit LaneNetwork(std::span<const Program> programs);
 
-  /// Empty, or a sentence about a connection whose end two lanes use.
+  /// Empty, or a sentence about a connection whose end two lanes use, or whose ends divide what it
+  /// carries into different messages.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
   /// Executes the network once with `slots` slots per connection. `on_step(lane)` runs the lane's
   /// next step: the chunk that it takes from a connection has number `taken`, the one that it sends
-  /// has number `sent`; returning false ends the execution. True: all lanes ended.
+  /// has number `sent`; returning false ends the execution. The steps of a message run one right
+  /// after the other. True: all lanes ended.
   bool run(uint64_t slots, const std::function<bool(uint32_t lane)>& on_step);
   /// After a run() that did not end: which lanes wait for what, and the cycle that they wait in.
   [[nodiscard]] std::string describe_deadlock(uint64_t slots) const;
@@ -82,6 +86,7 @@ class LaneNetwork {
   void connect(const Program& program, ConnectionIndex& index);
   uint32_t find_or_add(int source, int target, int number, ConnectionIndex& index);
   void take_ends(uint32_t lane, const Step& step);
+  void check_messages();
   [[nodiscard]] Blocked find_blocked(const LaneState& lane, uint64_t slots) const;
   /// The lane that a blocked lane waits for; kNoLane: there is none.
   [[nodiscard]] uint32_t find_awaited(const LaneState& lane, uint64_t slots) const;

@@ -4,6 +4,7 @@
 // peers; sizes, types, protocols and transports are decided elsewhere.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -30,6 +31,7 @@ struct Step {
   bool completes = false;    // the value is final: the post-operation (integer average) applies
   bool by_address = true;    // receivers may read the chunk in place instead of a copy
   bool accumulates = false;  // no message: the source is combined into the target
+  bool with_next = false;    // the chunk travels in one message with that of the next step
   int source_chunk = 0;
   int target_chunk = 0;
   int peers_first = 0;  // index in Program::peers: the receive peers, then the send peers
@@ -52,6 +54,16 @@ PLEXUS_HOST_DEVICE constexpr bool delivers(const Step& step) {
 PLEXUS_HOST_DEVICE constexpr bool only_waits(const Step& step) {
   return step.receives == 0 && step.sends == 0 && step.source == Buffer::kNone &&
          step.target == Buffer::kNone;
+}
+
+/// The number of steps from `step` on whose chunks travel in one message; `step` is its first. Such
+/// steps name the same peers, and run when all of the message can be received and sent.
+PLEXUS_HOST_DEVICE constexpr size_t steps_of_message(const Step* step) {
+  size_t count = 1;
+  while (step[count - 1].with_next) {
+    ++count;
+  }
+  return count;
 }
 
 /// Steps that run strictly in order. Two ranks may have several connections; all messages of a lane
@@ -85,6 +97,18 @@ struct Program {
         static_cast<size_t>(step.peers_first) + static_cast<size_t>(step.receives),
         static_cast<size_t>(step.sends));
   }
+  /// The largest number of chunks in a message. Their bytes together must fit a slot.
+  [[nodiscard]] size_t chunks_of_longest_message() const {
+    size_t most = 1;
+    for (const Lane& lane : lanes) {
+      size_t count = 1;
+      for (const Step& step : lane.steps) {
+        count = step.with_next ? count + 1 : 1;
+        most = std::max(most, count);
+      }
+    }
+    return most;
+  }
   [[nodiscard]] size_t step_count() const {
     size_t count = 0;
     for (const Lane& lane : lanes) {
@@ -93,5 +117,14 @@ struct Program {
     return count;
   }
 };
+
+/// In all programs.
+inline size_t chunks_of_longest_message(std::span<const Program> programs) {
+  size_t most = 1;
+  for (const Program& program : programs) {
+    most = std::max(most, program.chunks_of_longest_message());
+  }
+  return most;
+}
 
 }  // namespace plexus

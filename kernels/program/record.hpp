@@ -11,7 +11,7 @@ namespace plexus {
 
 class RecordingPrims {
  public:
-  RecordingPrims(int rank, int nranks, int chunks) {
+  RecordingPrims(int rank, int nranks, int chunks, bool joins = false) : joins_(joins) {
     program_.rank = rank;
     program_.nranks = nranks;
     program_.chunks = chunks;
@@ -29,6 +29,19 @@ class RecordingPrims {
   void after(int lane) {
     const auto& steps = program_.lanes[static_cast<size_t>(lane)].steps;
     after_ = {.lane = lane, .step = static_cast<int>(steps.size()) - 1};
+  }
+
+  [[nodiscard]] bool joins() const { return joins_; }
+  /// The bytes of a message of several chunks are copied to where they lie one behind the other.
+  template <class Body>
+  void message(const Body& body) {
+    const size_t first = program_.lanes[lane_].steps.size();
+    body();
+    std::vector<Step>& steps = program_.lanes[lane_].steps;
+    for (size_t at = first; joins_ && at + 1 < steps.size(); ++at) {
+      steps[at].with_next = true;
+      steps[at].by_address = steps[at + 1].by_address = false;
+    }
   }
 
   template <class To = OnePeer>
@@ -147,6 +160,7 @@ class RecordingPrims {
   }
 
   Program program_;
+  bool joins_;
   size_t lane_ = 0;
   After after_;  // condition for the next verb
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/program/shape.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/core.h>
@@ -35,6 +36,25 @@ class StepChecker {
       what = check_verb(step);
     }
     return what.empty() ? check_after(lane, step) : what;
+  }
+
+  /// `before`: the step whose message continues with `step`.
+  [[nodiscard]] std::string check_same_message(const Step& before, const Step& step) const {
+    const auto same = [](std::span<const int> one, std::span<const int> two) {
+      return std::equal(one.begin(), one.end(), two.begin(), two.end());
+    };
+    if (step.receives + step.sends == 0) {
+      return "continues a message, and has none";
+    }
+    if (!same(program_.recv_peers(before), program_.recv_peers(step)) ||
+        !same(program_.send_peers(before), program_.send_peers(step))) {
+      return "continues a message with other peers";
+    }
+    if (step.after.lane >= 0) {
+      return "waits in the middle of a message: only its first step may";
+    }
+    return step.by_address || before.by_address ? "sends by address a chunk of a message of several"
+                                                : "";
   }
 
  private:
@@ -157,11 +177,19 @@ std::string check_program(const Program& program, const CollectiveDefinition& de
       return fmt::format("rank {}, lane {}: connection {} of {}", program.rank, lane, number,
                          kConnectionsMax);
     }
-    for (size_t step = 0; step < program.lanes[lane].steps.size(); ++step) {
-      const std::string what = checker.check(lane, program.lanes[lane].steps[step]);
+    const std::vector<Step>& steps = program.lanes[lane].steps;
+    for (size_t step = 0; step < steps.size(); ++step) {
+      std::string what = checker.check(lane, steps[step]);
+      if (what.empty() && step > 0 && steps[step - 1].with_next) {
+        what = checker.check_same_message(steps[step - 1], steps[step]);
+      }
       if (!what.empty()) {
         return fmt::format("rank {}, lane {}, step {}: {}", program.rank, lane, step, what);
       }
+    }
+    if (!steps.empty() && steps.back().with_next) {
+      return fmt::format("rank {}, lane {}, step {}: its message continues behind the last step",
+                         program.rank, lane, steps.size() - 1);
     }
   }
   return {};

@@ -381,9 +381,18 @@ std::vector<Program> record_programs(const VerifyInput& input) {
          .variant = input.variant,
          .nodes = has_hosts ? std::span<const int>(nodes) : std::span<const int>(),
          .datacenters = input.datacenters,
-         .heads = input.heads}));
+         .heads = input.heads,
+         .joins = input.joins}));
   }
   return programs;
+}
+
+std::string compare_messages(std::span<const Program> programs, const JoinedForm& form) {
+  const size_t most = chunks_of_longest_message(programs);
+  const int expected = form.chunks_of_message(static_cast<int>(programs.size()));
+  return static_cast<int>(most) == expected
+             ? ""
+             : fmt::format("has messages of {} chunks, but the table says {}", most, expected);
 }
 
 }  // namespace
@@ -471,7 +480,10 @@ VerifyResult verify(const VerifyInput& input) {
       verify_programs(programs, input.algorithm->collective, is_pair ? 0 : input.root,
                       input.in_place, input.slots, networks);
   if (result.proved && nranks > 1 && !input.algorithm->for_datacenters) {
-    result.reason = compare_cost(cost_of(*input.algorithm, spread_of(input)), result);
+    result.reason = compare_cost(cost_of(*input.algorithm, spread_of(input), input.joins), result);
+    if (result.reason.empty() && input.joins) {
+      result.reason = compare_messages(programs, input.algorithm->joined);
+    }
     result.proved = result.reason.empty();
   }
   return result;

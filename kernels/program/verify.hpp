@@ -33,6 +33,7 @@ struct VerifyInput {
   // and heads, at most the ranks of the last host.
   int ranks_per_node = 8;
   int heads = 1;
+  bool joins = false;  // as in RecordInput
 };
 
 struct VerifyResult {

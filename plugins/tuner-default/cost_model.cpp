@@ -62,18 +62,25 @@ struct LoopCost {
   double moved;    // chunks, by the busiest rank
   double in_all;   // chunks, by all ranks
   double reduced;  // chunks, by the busiest rank
+  double chunks_of_message;
 };
 
 LoopCost loop_cost(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate) {
   LoopCost cost = {.rounds = static_cast<double>(candidate.rounds),
                    .moved = static_cast<double>(candidate.chunks_moved),
                    .in_all = static_cast<double>(candidate.chunks_moved) * comm.nranks,
-                   .reduced = 0};
+                   .reduced = 0,
+                   .chunks_of_message = 1};
   constexpr size_t kWithTotals =
       offsetof(plexus_tuner_candidate_t, chunks_reduced) + sizeof(candidate.chunks_reduced);
   if (candidate.struct_size >= kWithTotals) {
     cost.in_all = static_cast<double>(candidate.chunks_in_all);
     cost.reduced = static_cast<double>(candidate.chunks_reduced);
+  }
+  constexpr size_t kWithMessages =
+      offsetof(plexus_tuner_candidate_t, messages_moved) + sizeof(candidate.messages_moved);
+  if (candidate.struct_size >= kWithMessages && candidate.messages_moved > 0) {
+    cost.chunks_of_message = cost.moved / static_cast<double>(candidate.messages_moved);
   }
   return cost;
 }
@@ -134,7 +141,7 @@ double predict_us(const Calibration& calibration,
   const double bytes_moved = loops * loop.moved * chunk_bytes;
   const double chunk_us = chunk_bytes * (link.us_per_byte * spread_factor(host, loop, bytes_moved) +
                                          host.reduce_us_per_byte * loop.reduced / loop.moved);
-  const double message_us = link.message_us + chunk_us;
+  const double message_us = link.message_us / loop.chunks_of_message + chunk_us;  // of a chunk
   // Half of a message's cost is the sender's, half the receiver's. The busiest rank moves `moved`
   // chunks in one direction, and in the other as many as the average rank.
   const double ranks = std::max(1U, comm.nranks);

@@ -82,7 +82,10 @@ Result<std::unique_ptr<FromFile>> load_program(SimOptions& options) {
   options.root = proof.root;
   auto made = std::make_unique<FromFile>();
   made->name = file.name;
+  made->recorded.message_chunks = static_cast<int>(chunks_of_longest_message(file.programs));
   made->recorded.programs = std::move(file.programs);
+  made->recorded.apart = std::move(file.apart);
+  made->recorded.cost.chunks = made->recorded.programs.front().chunks;
   made->algorithm.name = made->algorithm.family = made->name.c_str();
   made->algorithm.collective = file.collective;
   made->algorithm.recorded = &made->recorded;

@@ -38,6 +38,7 @@ struct Verdict {
   VerifyResult result;  // the first proof that failed, or that of root 0 out of place
   int root;
   bool in_place;
+  bool joins;
 };
 
 /// All roots if there are few; otherwise the ends, the middle and a neighbour, because chains from
@@ -73,7 +74,8 @@ std::vector<std::vector<int>> choose_datacenters(const Algorithm& algorithm, int
   return shapes;
 }
 
-/// All proofs for one number of ranks, out of place and in place. `shapes` (of datacenters) must
+/// All proofs for one number of ranks, out of place and in place, with each chunk as a message and
+/// with messages of several. `shapes` (of datacenters) must
 /// outlive the result.
 std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
                                     int nranks,
@@ -89,6 +91,11 @@ std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
                          .datacenters = datacenters});
       }
     }
+  }
+  const size_t plain = forms.size();
+  for (size_t form = 0; form < plain && algorithm.joined.rounds != nullptr; ++form) {
+    forms.push_back(forms[form]);
+    forms.back().joins = true;
   }
   if (algorithm.network_cost == nullptr) {
     return forms;
@@ -107,8 +114,12 @@ std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
 }
 
 Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
-  Verdict verdict{
-      .algorithm = &algorithm, .nranks = nranks, .result = {}, .root = 0, .in_place = false};
+  Verdict verdict{.algorithm = &algorithm,
+                  .nranks = nranks,
+                  .result = {},
+                  .root = 0,
+                  .in_place = false,
+                  .joins = false};
   bool first = true;
   const auto shapes = choose_datacenters(algorithm, nranks);
   for (VerifyInput form : list_forms(algorithm, nranks, shapes)) {
@@ -122,6 +133,7 @@ Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
         verdict.result = std::move(result);
         verdict.root = form.root;
         verdict.in_place = in_place;
+        verdict.joins = form.joins;
         first = false;
       }
       if (!verdict.result.proved) {
@@ -159,6 +171,7 @@ nlohmann::ordered_json json_of(const Verdict& verdict) {
   if (!verdict.result.proved) {
     json["root"] = verdict.root;
     json["in_place"] = verdict.in_place;
+    json["joins"] = verdict.joins;
     json["reason"] = verdict.result.reason;
   }
   return json;
@@ -188,9 +201,9 @@ std::string list_nranks(const std::vector<Verdict>& verdicts) {
 void print_line(const Algorithm& algorithm, const std::vector<Verdict>& verdicts) {
   for (const Verdict& verdict : verdicts) {
     if (!verdict.result.proved) {
-      fmt::print("{:<22} FAILED for {} ranks, root {}, {}: {}\n", algorithm.name, verdict.nranks,
+      fmt::print("{:<22} FAILED for {} ranks, root {}, {}{}: {}\n", algorithm.name, verdict.nranks,
                  verdict.root, verdict.in_place ? "in place" : "out of place",
-                 verdict.result.reason);
+                 verdict.joins ? ", messages of several chunks" : "", verdict.result.reason);
       return;
     }
   }

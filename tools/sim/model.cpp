@@ -49,10 +49,29 @@ Program program_of(const SimExchange& exchange, int rank, int nranks) {
   return both;
 }
 
-Geometry geometry_of(const SimJob& job, const Program& program, int channel) {
-  const uint32_t slot_bytes = uses_lines(job.protocol)
-                                  ? std::min(job.slot_bytes, payload_bytes_max(job.protocol))
+namespace {
+
+uint32_t slot_bytes_of(const SimJob& job) {
+  return uses_lines(job.protocol) ? std::min(job.slot_bytes, payload_bytes_max(job.protocol))
                                   : job.slot_bytes;
+}
+
+}  // namespace
+
+bool joins_chunks(const SimJob& job) {
+  return plexus::joins_chunks({.algorithm = job.algorithm,
+                               .protocol = job.protocol,
+                               .in_memory = job.ranks_per_node >= job.nranks},
+                              {.collective = job.algorithm->collective,
+                               .count = job.count,
+                               .element_bytes = job.element_bytes,
+                               .nranks = job.nranks,
+                               .channels = job.channels,
+                               .slot_bytes = slot_bytes_of(job)});
+}
+
+Geometry geometry_of(const SimJob& job, const Program& program, int channel) {
+  const uint32_t slot_bytes = slot_bytes_of(job);
   if (!job.exchanges.empty()) {
     return compute_partition({.collective = Collective::kSend,
                               .count = job.exchanges[static_cast<size_t>(channel)].count,
@@ -61,16 +80,19 @@ Geometry geometry_of(const SimJob& job, const Program& program, int channel) {
                               .chunks = program.chunks,
                               .slot_bytes = slot_bytes});
   }
-  return compute_partition({.collective = job.algorithm->collective,
-                            .count = job.count,
-                            .element_bytes = job.element_bytes,
-                            .nranks = job.nranks,
-                            .chunks = program.chunks,
-                            .scratch_chunks = program.scratch_chunks,
-                            .divides_buffer = program.divides_buffer,
-                            .channel = channel,
-                            .channels = job.channels,
-                            .slot_bytes = slot_bytes});
+  return compute_partition(
+      {.collective = job.algorithm->collective,
+       .count = job.count,
+       .element_bytes = job.element_bytes,
+       .nranks = job.nranks,
+       .chunks = program.chunks,
+       .scratch_chunks = program.scratch_chunks,
+       .message_chunks = program.chunks_of_longest_message(),
+       .evenly = program.chunks_of_longest_message() > 1 && job.ranks_per_node < job.nranks,
+       .divides_buffer = program.divides_buffer,
+       .channel = channel,
+       .channels = job.channels,
+       .slot_bytes = slot_bytes});
 }
 
 }  // namespace plexus

@@ -117,6 +117,9 @@ uint64_t step_bytes(const Geometry& geometry,
 /// What `rank` does of an exchange.
 Program program_of(const SimExchange& exchange, int rank, int nranks);
 
+/// Whether the messages of the job's algorithm have several chunks, as in the library.
+bool joins_chunks(const SimJob& job);
+
 /// The elements of `job` that `channel` moves, as the library divides them.
 Geometry geometry_of(const SimJob& job, const Program& program, int channel);
 

@@ -68,7 +68,8 @@ class Recorder {
                                              .variant = channel % job_.algorithm->variants,
                                              .nodes = order.nodes,
                                              .datacenters = order.datacenters,
-                                             .above = order.above})));
+                                             .above = order.above,
+                                             .joins = joins_chunks(job_)})));
       const Program& program = *view.programs.back();
       for (const Lane& lane : program.lanes) {
         auto& places = view.places.emplace_back();

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <span>
 
 #include "kernels/layout/fifo.hpp"
 #include "tools/sim/carrier.hpp"
@@ -239,11 +240,25 @@ class Simulation {
   [[nodiscard]] static bool has_ended(const LaneState& lane) {
     return lane.step_count == 0 || lane.loop >= lane.geometry->loops;
   }
-  /// Of the lane's next step.
+  /// The steps of the message that the lane's next step begins.
+  [[nodiscard]] static std::span<const Step> message_of(const LaneState& lane) {
+    return {&step_of(lane), steps_of_message(&step_of(lane))};
+  }
+  /// Of the message, or of what the step moves without one.
   [[nodiscard]] uint64_t bytes_of(const LaneState& lane) const {
-    return job_.exact_spans
-               ? step_bytes(*lane.geometry, step_of(lane), lane.loop, job_.element_bytes)
-               : chunk_bytes(*lane.geometry, lane.loop, job_.element_bytes);
+    const std::span<const Step> steps = message_of(lane);
+    if (!job_.exact_spans) {
+      const Geometry& geometry = *lane.geometry;
+      const uint64_t bytes = steps.size() * chunk_bytes(geometry, lane.loop, job_.element_bytes);
+      return geometry.blocked || steps.size() == 1
+                 ? bytes
+                 : std::min(bytes, geometry.part_count * job_.element_bytes);
+    }
+    uint64_t bytes = 0;
+    for (const Step& step : steps) {
+      bytes += step_bytes(*lane.geometry, step, lane.loop, job_.element_bytes);
+    }
+    return bytes;
   }
 
   void take(const SimEvent& event) {
@@ -598,7 +613,8 @@ class Simulation {
   }
 
   void next_step(uint32_t rank, LaneState& lane, double now_us) {
-    if (++lane.step < lane.step_count) {
+    lane.step += static_cast<uint32_t>(message_of(lane).size());
+    if (lane.step < lane.step_count) {
       return;
     }
     lane.step = 0;

@@ -120,5 +120,64 @@ TEST(ProgramFile, RefusesAFileThatIsNotThere) {
   EXPECT_EQ(text.error().message(), "cannot read the file '/nonexistent/file.json'");
 }
 
+/// An all-gather of 2 ranks in which each sends all its `chunks`, then receives.
+ProgramFile exchange(int chunks, bool with_next) {
+  ProgramFile file;
+  file.name = "exchange";
+  file.collective = Collective::kAllGather;
+  for (int rank = 0; rank < 2; ++rank) {
+    Program& program = file.programs.emplace_back();
+    program.rank = rank;
+    program.nranks = 2;
+    program.chunks = 2 * chunks;
+    program.divides_buffer = true;
+    program.peers = {1 - rank};
+    std::vector<Step>& steps = program.lanes.emplace_back().steps;
+    for (int i = 0; i < chunks; ++i) {
+      steps.push_back({.source = Buffer::kInput,
+                       .target = Buffer::kOutput,
+                       .source_chunk = i,
+                       .target_chunk = rank * chunks + i});
+    }
+    for (int i = 0; i < chunks; ++i) {
+      steps.push_back({.source = Buffer::kInput,
+                       .by_address = false,
+                       .with_next = with_next && i + 1 < chunks,
+                       .source_chunk = i,
+                       .sends = 1});
+    }
+    for (int i = 0; i < chunks; ++i) {
+      steps.push_back({.target = Buffer::kOutput,
+                       .by_address = false,
+                       .with_next = with_next && i + 1 < chunks,
+                       .target_chunk = (1 - rank) * chunks + i,
+                       .receives = 1});
+    }
+  }
+  return file;
+}
+
+TEST(ProgramFile, ChunksOfAMessageTakeOneSlot) {
+  EXPECT_THAT(judge(format_program_json(exchange(12, false))).refusal,
+              HasSubstr("needs 12 slots of a connection, which has 8"));
+  const std::string text = format_program_json(exchange(12, true));
+  auto file = parse_program_file(text);
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(format_program_json(file.value()), text);
+  const ProgramProof proof = prove(file.value());
+  EXPECT_EQ(proof.reason, "");
+  EXPECT_EQ(proof.any().slots_needed, 1U);
+  EXPECT_TRUE(file.value().apart.empty()) << "it is only right with such messages";
+  EXPECT_EQ(chunks_of_longest_message(file.value().programs), 12U);
+}
+
+TEST(ProgramFile, MessagesThatCanGoChunkByChunkHaveThatFormToo) {
+  ProgramFile file = parse_program_file(format_program_json(exchange(5, true))).value();
+  EXPECT_EQ(prove(file).reason, "");
+  ASSERT_EQ(file.apart.size(), 2U);
+  EXPECT_EQ(chunks_of_longest_message(file.programs), 5U);
+  EXPECT_EQ(chunks_of_longest_message(file.apart), 1U);
+}
+
 }  // namespace
 }  // namespace plexus

@@ -105,6 +105,42 @@ TEST(Partition, CutsAChainIntoEnoughChunksToPipeline) {
   EXPECT_EQ(compute_partition(input_of(Collective::kBroadcast, 16 * 1024, 1, 1, 1)).loops, 1U);
 }
 
+TEST(Partition, MessagesOfSeveralChunksFitASlot) {
+  for (const size_t chunks : {2, 3, 7, 1000}) {
+    for (const uint64_t count : {1, 100, 100'000}) {
+      PartitionInput input = input_of(Collective::kAllGather, count, 4, 1, 4);
+      input.message_chunks = chunks;
+      const Geometry geometry = compute_partition(input);
+      EXPECT_LE(chunks * geometry.chunk_count * input.element_bytes, input.slot_bytes);
+      EXPECT_GE(geometry.chunk_count * geometry.loops, count);
+    }
+  }
+}
+
+TEST(JoinsChunks, WhereTheLongestMessageIsShort) {
+  const auto joins = [](const char* name, Collective collective, uint64_t bytes, int nranks,
+                        JoinInput place) {
+    PartitionInput call = input_of(collective, bytes / 4, 4, 1, 4);
+    call.nranks = nranks;
+    place.algorithm = find_algorithm(name);
+    return joins_chunks(place, call);
+  };
+  // Bruck's longest message of 16 ranks has 8 blocks.
+  constexpr Collective kGather = Collective::kAllGather;
+  EXPECT_TRUE(joins("bruck_all_gather", kGather, kSlot / 8, 16, {}));
+  EXPECT_FALSE(joins("bruck_all_gather", kGather, kSlot / 8 + 64, 16, {}));
+  EXPECT_TRUE(joins("bruck_all_gather", kGather, 1024, 16, {.in_memory = true}));
+  EXPECT_FALSE(joins("bruck_all_gather", kGather, 1088, 16, {.in_memory = true}));
+  EXPECT_FALSE(joins("ring_all_gather", kGather, 8, 16, {}));
+  EXPECT_FALSE(joins("bruck_all_gather", kGather, 8, 1, {}));
+  EXPECT_FALSE(joins("bruck_all_gather", kGather, 8, 2, {})) << "each message has one chunk";
+  // Chunks of an all-reduce have a cache line each, but a message no more than the call.
+  EXPECT_TRUE(joins("halving_doubling_all_reduce", Collective::kAllReduce, 8192, 1024,
+                    {.in_memory = true}));
+  const JoinInput lines{.protocol = Protocol::kLL, .on_device = true};
+  EXPECT_FALSE(joins("bruck_all_gather", kGather, 8, 16, lines));
+}
+
 TEST(MessageChannels, HaveLongPartsAndAtLeastOne) {
   constexpr uint64_t kPart = kMessagePartBytesMin;
   EXPECT_EQ(compute_message_channels(0, 4), 1);

@@ -14,14 +14,18 @@ namespace {
 
 static_assert(kDevicePeersMax + 1 == kOperandsMax);
 
-std::vector<Program> record_all(const Algorithm& algorithm, int nranks, int root = 0) {
+std::vector<Program> record_all(const Algorithm& algorithm,
+                                int nranks,
+                                int root = 0,
+                                bool joins = false) {
   std::vector<int> ring(static_cast<size_t>(nranks));
   for (int rank = 0; rank < nranks; ++rank) {
     ring[static_cast<size_t>(rank)] = rank;
   }
   std::vector<Program> programs;
   for (int rank = 0; rank < nranks; ++rank) {
-    programs.push_back(algorithm.record({.rank = rank, .ring = ring, .root = root}));
+    programs.push_back(
+        algorithm.record({.rank = rank, .ring = ring, .root = root, .joins = joins}));
   }
   return programs;
 }
@@ -74,6 +78,7 @@ void expect_host_bits(const Call& call, WorldOptions options, uint32_t times = 1
 struct Case {
   const Algorithm* algorithm;
   Protocol protocol;
+  bool joins = false;  // messages of several chunks
 };
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
@@ -84,6 +89,9 @@ std::vector<Case> all_cases() {
       for (const Protocol protocol : kProtocols) {
         cases.push_back({&algorithm, protocol});
       }
+      if (algorithm.joined.rounds != nullptr) {
+        cases.push_back({&algorithm, Protocol::kSimple, true});
+      }
     }
   }
   return cases;
@@ -92,7 +100,14 @@ std::vector<Case> all_cases() {
 class EveryAlgorithm : public testing::TestWithParam<Case> {
  protected:
   [[nodiscard]] static Call make(int nranks, uint64_t count) {
-    return make_call(GetParam().algorithm->name, nranks, count, GetParam().protocol);
+    const auto& [algorithm, protocol, joins] = GetParam();
+    Call call = make_call(algorithm->name, nranks, count, protocol);
+    if (joins) {
+      call.programs = record_all(*algorithm, nranks, 0, true);
+      call.slot_bytes =
+          call.chunk_bytes * static_cast<uint32_t>(chunks_of_longest_message(call.programs));
+    }
+    return call;
   }
 };
 
@@ -121,7 +136,7 @@ TEST_P(EveryAlgorithm, GivesTheHostsBitsWhereAChunkIsAMessage) {
   for (const int nranks : {5, 8}) {
     SCOPED_TRACE(nranks);
     Call call = make(nranks, 700);
-    call.chunk_bytes = call.slot_bytes;
+    call.chunk_bytes = GetParam().joins ? call.chunk_bytes : call.slot_bytes;
     for (const bool by_address : {false, true}) {
       expect_host_bits(
           call,
@@ -140,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Device,
                          testing::ValuesIn(all_cases()),
                          [](const testing::TestParamInfo<Case>& row) {
                            return std::string(row.param.algorithm->name) + "_" +
-                                  name(row.param.protocol);
+                                  name(row.param.protocol) + (row.param.joins ? "_joined" : "");
                          });
 
 // ---- every type and operation ----

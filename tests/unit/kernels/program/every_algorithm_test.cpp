@@ -13,6 +13,14 @@
 namespace plexus {
 namespace {
 
+int log2_up(int nranks) {
+  int log2 = 0;
+  while (1 << log2 < nranks) {
+    ++log2;
+  }
+  return log2;
+}
+
 class EveryAlgorithm : public testing::TestWithParam<const Algorithm*> {};
 
 TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
@@ -37,6 +45,26 @@ TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
         ASSERT_LE(result.slots_needed, kSlots / 2);
         ASSERT_LE(result.lanes, algorithm.lanes);
       }
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, IsProvedWithMessagesOfSeveralChunks) {
+  const Algorithm& algorithm = *GetParam();
+  if (algorithm.joined.rounds == nullptr) {
+    return;  // it has no such form
+  }
+  std::vector<int> numbers = {96, 127, 128, 255, 256};
+  for (int nranks = 2; nranks <= 64; ++nranks) {
+    numbers.push_back(nranks);
+  }
+  for (const int nranks : numbers) {
+    for (const bool in_place : {false, true}) {
+      const VerifyResult result =
+          verify({.algorithm = &algorithm, .nranks = nranks, .in_place = in_place, .joins = true});
+      ASSERT_EQ(result.reason, "") << nranks << " ranks" << (in_place ? ", in place" : "");
+      ASSERT_LE(result.slots_needed, kSlots / 2);
+      ASSERT_LE(result.rounds, 2 * (log2_up(nranks) + 1));
     }
   }
 }

@@ -516,5 +516,64 @@ TEST(Verify, RejectsRootsPairsAndSlotsThatAreNone) {
               HasSubstr("2 chunks for 3 ranks"));
 }
 
+/// Bruck's all-gather of 5 ranks, in messages of up to 2 chunks. Lane 0: copy, 1 chunk, 2 chunks, 1
+/// chunk; lane 1 receives them.
+Programs joined_all_gather() {
+  const std::vector<int> ring = in_order(5);
+  Programs programs;
+  for (const int rank : ring) {
+    programs.push_back(
+        find_algorithm("bruck_all_gather")->record({.rank = rank, .ring = ring, .joins = true}));
+  }
+  return programs;
+}
+
+TEST(VerifyMessages, ProvesThoseOfSeveralChunksAndCountsThemAsOne) {
+  const Programs programs = joined_all_gather();
+  EXPECT_EQ(chunks_of_longest_message(programs), 2U);
+  const VerifyResult result = verify_programs(programs, Collective::kAllGather, 0, false, kSlots);
+  EXPECT_EQ(result.reason, "");
+  EXPECT_EQ(result.chunks_moved, 4);
+  EXPECT_EQ(result.slots_needed, 1U);
+}
+
+TEST(VerifyMessages, RejectsEndsThatDivideThemDifferently) {
+  Programs programs = joined_all_gather();
+  std::vector<Step>& receives = programs[0].lanes[1].steps;
+  ASSERT_TRUE(receives[1].with_next);
+  receives[1].with_next = false;
+  EXPECT_EQ(reason(programs, Collective::kAllGather),
+            "message 0 from rank 2 to rank 0 has 2 chunks where it is sent, and 1 where it is "
+            "received");
+}
+
+TEST(VerifyMessages, RejectsThoseThatNoExecutorCarries) {
+  const auto refusal = [](const auto& spoil) {
+    Programs programs = joined_all_gather();
+    std::vector<Step>& sends = programs[0].lanes[0].steps;
+    EXPECT_TRUE(sends[2].with_next);
+    spoil(programs[0], sends);
+    return reason(programs, Collective::kAllGather);
+  };
+  using Steps = std::vector<Step>;
+  EXPECT_EQ(refusal([](Program&, Steps& sends) { sends[3].peers_first = sends[1].peers_first; }),
+            "rank 0, lane 0, step 3: continues a message with other peers");
+  EXPECT_EQ(refusal([](Program&, Steps& sends) { sends[3].after = {.lane = 1, .step = 0}; }),
+            "rank 0, lane 0, step 3: waits in the middle of a message: only its first step may");
+  EXPECT_EQ(refusal([](Program&, Steps& sends) { sends[3].by_address = true; }),
+            "rank 0, lane 0, step 3: sends by address a chunk of a message of several");
+  EXPECT_EQ(refusal([](Program&, Steps& sends) { sends.back().with_next = true; }),
+            "rank 0, lane 0, step 4: its message continues behind the last step");
+  EXPECT_EQ(refusal([](Program&, Steps& sends) { std::swap(sends[0], sends[3]); }),
+            "rank 0, lane 0, step 3: continues a message, and has none");
+  EXPECT_THAT(refusal([](Program&, Steps& sends) { sends[3].source_chunk = 9; }),
+              HasSubstr("reads output chunk 9 of 5"));
+  EXPECT_THAT(refusal([](Program&, Steps& sends) {
+                sends[3] = sends[2], sends[3].with_next = false, sends[3].after = {};
+              }),
+              HasSubstr("output chunk"))
+      << "a chunk twice";
+}
+
 }  // namespace
 }  // namespace plexus

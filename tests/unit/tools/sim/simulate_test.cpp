@@ -30,8 +30,36 @@ TEST(Simulate, TakesTheRoundsOfTheTableWhenBytesCostNothing) {
       SimJob job = make_job(algorithm->name, nranks, uint64_t{64} * 1024);
       job.costs.near.us_per_byte = job.costs.far.us_per_byte = 0;
       job.slot_bytes = 1 << 20;
-      EXPECT_NEAR(time_of(job) / kAlpha, algorithm->rounds(nranks), 1e-9)
+      EXPECT_NEAR(time_of(job) / kAlpha,
+                  cost_of(*algorithm, {.nranks = nranks}, joins_chunks(job)).rounds, 1e-9)
           << algorithm->name << " of " << nranks;
+    }
+  }
+}
+
+/// Short messages of logarithmic algorithms on many ranks: log2 n of them one after the other,
+/// twice for halving and doubling, and the bytes. The formulas are those of Chan et al.,
+/// "Collective communication", 2007, and Bruck et al., 1997.
+TEST(Simulate, LogarithmicAlgorithmsAreSoWithManyRanks) {
+  const struct {
+    const char* algorithm;
+    double passes;
+    double blocks;  // that a rank sends, for n ranks: `blocks` (n-1), or `blocks` n/2 log2 n
+    bool by_log;
+  } rows[] = {{"halving_doubling_all_reduce", 2, 2, false},
+              {"bruck_all_gather", 1, 1, false},
+              {"pat_all_gather", 1, 1, false},
+              {"pat_reduce_scatter", 1, 1, false},
+              {"bruck_all_to_all", 1, 1, true}};
+  for (const auto& row : rows) {
+    for (const int n : {64, 1024}) {
+      const SimJob job = make_job(row.algorithm, n, uint64_t{8} * static_cast<uint64_t>(n));
+      const double rounds = std::log2(n);
+      const double blocks = row.by_log ? n / 2.0 * rounds : n - 1.0;
+      const double formula = row.passes * rounds * kAlpha + row.blocks * blocks * 8 * kBeta;
+      const double us = run(make_symmetric_network(job)).time_us;
+      EXPECT_GE(us, formula * 0.999) << row.algorithm << " of " << n;
+      EXPECT_LE(us, formula * 1.1) << row.algorithm << " of " << n;
     }
   }
 }
