@@ -21,6 +21,14 @@ namespace plexus {
 /// connection.
 inline constexpr int kBatch = 4;
 
+/// The first of `blocks` sends by `distance` that has to wait for the previous step: that of a
+/// block which it brought, or of its message. `blocks`: none does.
+PLEXUS_HOST_DEVICE constexpr int first_to_wait(int distance, int blocks, bool joins) {
+  const bool forwards = distance > 1 && 2 * blocks > distance;
+  const int first = joins ? 0 : distance / 2;
+  return forwards ? first : blocks;
+}
+
 template <class Prims>
 PLEXUS_HOST_DEVICE void bruck_all_gather(Prims& prims, const RingView& ring) {
   const int n = ring.nranks;
@@ -31,24 +39,18 @@ PLEXUS_HOST_DEVICE void bruck_all_gather(Prims& prims, const RingView& ring) {
     const int blocks = distance < n - distance ? distance : n - distance;
     if (prims.lane(0)) {
       const int to = ring.at(ring.position - distance);
-      // the first send of what the previous step received
-      const int forwards =
-          prims.joins() && 2 * blocks > distance && distance > 1 ? 0 : distance / 2;
-      prims.message([&] {
-        for (int i = 0; i < blocks; ++i) {
-          if (i == forwards && distance > 1) {
-            prims.after(1);
-          }
-          prims.send(Buffer::kOutput, ring.at(ring.position + i), to);
+      const int waits = first_to_wait(distance, blocks, prims.joins());
+      message_of(prims, blocks, [&](int i) {
+        if (i == waits) {
+          prims.after(1);
         }
+        prims.send(Buffer::kOutput, ring.at(ring.position + i), to);
       });
     }
     if (prims.lane(1)) {
       const int from = ring.at(ring.position + distance);
-      prims.message([&] {
-        for (int i = 0; i < blocks; ++i) {
-          prims.recv(from, Buffer::kOutput, ring.at((ring.position + distance + i) % n));
-        }
+      message_of(prims, blocks, [&](int i) {
+        prims.recv(from, Buffer::kOutput, ring.at((ring.position + distance + i) % n));
       });
     }
   }
@@ -62,16 +64,8 @@ PLEXUS_HOST_DEVICE void in_batches(Prims& prims, int count, const One& one, cons
   const int batch = prims.joins() ? count : kBatch;
   for (int done = 0; done < count; done += batch) {
     const int end = done + batch < count ? done + batch : count;
-    prims.message([&] {
-      for (int i = done; i < end; ++i) {
-        one(i);
-      }
-    });
-    prims.message([&] {
-      for (int i = done; i < end; ++i) {
-        two(i);
-      }
-    });
+    message_of(prims, end - done, [&](int i) { one(done + i); });
+    message_of(prims, end - done, [&](int i) { two(done + i); });
   }
 }
 

@@ -113,16 +113,6 @@ PLEXUS_HOST_DEVICE void for_each_block(
   }
 }
 
-/// Calls `use(block)` for all blocks, in one message.
-template <class Prims, class Use>
-PLEXUS_HOST_DEVICE void all_blocks(Prims& prims, const Butterfly& fly, const Use& use) {
-  prims.message([&] {
-    for (int block = 0; block < fly.p; ++block) {
-      use(block);
-    }
-  });
-}
-
 /// Lane 0 sends and lane 1 receives; the sends of a step wait for the receives of the previous
 /// step.
 template <class Prims, class Peers>
@@ -137,7 +127,7 @@ PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims,
     prims.message([&] { for_each_block(peers, fly.steps, of, step, use); });
   };
   if (prims.lane(1) && has_left_over) {
-    all_blocks(prims, fly, [&](int block) {
+    message_of(prims, fly.p, [&](int block) {
       prims.recv_reduce_copy(ring.at(place + fly.p), Buffer::kInput, Buffer::kOutput, block,
                              Complete::kNo);
     });
@@ -172,7 +162,7 @@ PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims,
   }
   if (prims.lane(0) && has_left_over) {
     prims.after(1);
-    all_blocks(prims, fly,
+    message_of(prims, fly.p,
                [&](int block) { prims.send(Buffer::kOutput, block, ring.at(place + fly.p)); });
   }
 }
@@ -183,10 +173,10 @@ PLEXUS_HOST_DEVICE void left_over_all_reduce(Prims& prims, const RingView& ring)
   const Butterfly fly = Butterfly::of(ring.nranks);
   const int partner = ring.at(ring.position - fly.p);
   if (prims.lane(0)) {
-    all_blocks(prims, fly, [&](int block) { prims.send(Buffer::kInput, block, partner); });
+    message_of(prims, fly.p, [&](int block) { prims.send(Buffer::kInput, block, partner); });
   }
   if (prims.lane(1)) {
-    all_blocks(prims, fly, [&](int block) { prims.recv(partner, Buffer::kOutput, block); });
+    message_of(prims, fly.p, [&](int block) { prims.recv(partner, Buffer::kOutput, block); });
   }
 }
 

@@ -42,21 +42,19 @@ PLEXUS_HOST_DEVICE void pat_all_gather(Prims& prims, const RingView& ring) {
     const int blocks = count_at_distance(n, distance);
     if (prims.lane(0)) {
       const int to = ring.at(ring.position + distance);
-      prims.message([&] {
-        for (int i = 0; i < blocks; ++i) {
-          if (blocks > 1 && i == (prims.joins() ? 0 : 1)) {
-            prims.after(1);
-          }
-          prims.send(Buffer::kOutput, ring.at(ring.position - 2 * distance * i), to);
+      // The own block is there; those of others, and a message with them, wait.
+      const int waits = prims.joins() && blocks > 1 ? 0 : 1;
+      message_of(prims, blocks, [&](int i) {
+        if (i == waits) {
+          prims.after(1);
         }
+        prims.send(Buffer::kOutput, ring.at(ring.position - 2 * distance * i), to);
       });
     }
     if (prims.lane(1)) {
-      prims.message([&] {
-        for (int i = 0; i < blocks; ++i) {
-          prims.recv(ring.at(ring.position - distance), Buffer::kOutput,
-                     ring.at(ring.position - 2 * distance * i - distance));
-        }
+      message_of(prims, blocks, [&](int i) {
+        prims.recv(ring.at(ring.position - distance), Buffer::kOutput,
+                   ring.at(ring.position - 2 * distance * i - distance));
       });
     }
   }

@@ -55,6 +55,16 @@ struct OnePeer {
   int rank_;
 };
 
+/// Calls `use(i)` for i from 0 to `count` - 1, whose verbs may share a message.
+template <class Prims, class Use>
+PLEXUS_HOST_DEVICE void message_of(Prims& prims, int count, const Use& use) {
+  prims.message([&] {
+    for (int i = 0; i < count; ++i) {
+      use(i);
+    }
+  });
+}
+
 /// A chunk in a buffer.
 struct At {
   Buffer buffer;
