@@ -78,6 +78,15 @@ bool Network::build() const {
       return false;
     }
   }
+  // The kernel says so up to a second after both ends are up.
+  const char* const until_connected =
+      "tries=0; until [ \"$(cat /sys/class/net/eth0/operstate)\" = up ]; do "
+      "tries=$((tries + 1)); [ $tries -lt 1000 ] || exit 1; sleep 0.01; done";
+  for (int host = 0; host < nhosts_; ++host) {
+    if (run_command({"ip", "netns", "exec", name_of(host), "sh", "-c", until_connected}) != 0) {
+      return false;
+    }
+  }
   return true;
 }
 
