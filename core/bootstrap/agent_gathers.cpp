@@ -2,6 +2,7 @@
 // Agents: gathers, who is missing in them, and leaving groups, which is noted in the same way.
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "core/bootstrap/agent.hpp"
 
@@ -49,7 +50,12 @@ Result<void> Agent::take_contributions(Group& group, uint32_t process, const Mes
   }
   Gather& gather = group.gathers[message.tag];
   std::vector<uint32_t> ranks;
-  PLEXUS_TRY(gather.contributions.merge(message.payload, ranks));
+  if (auto merged = gather.contributions.merge(message.payload, ranks); merged.has_error()) {
+    if (gather.ranks.empty() && gather.processes.empty()) {
+      group.gathers.erase(message.tag);  // nobody has contributed to it
+    }
+    return merged;
+  }
   const bool is_right = gather.processes.insert(process).second && !ranks.empty() &&
                         gather.contributions.size() <= group.expected &&
                         std::all_of(ranks.begin(), ranks.end(), [&](uint32_t rank) {
@@ -160,7 +166,11 @@ void Agent::inquire(uint32_t asker, Group& group, const Message& overdue) {
 /// Reports the missing ranks of this process to `parent` (kNobody: this is the root) and asks those
 /// below.
 void Agent::ask_below(uint64_t id, Group& group, uint64_t number, uint32_t parent) {
-  const Gather& gather = group.gathers[number];
+  // None: no rank of this process or below has come to it. The question must not make one, to which
+  // nobody has contributed.
+  static const Gather kNone;
+  const auto at = group.gathers.find(number);
+  const Gather& gather = at == group.gathers.end() ? kNone : std::as_const(at->second);
   std::vector<uint32_t> missing;
   std::set_difference(group.ranks.begin(), group.ranks.end(), gather.ranks.begin(),
                       gather.ranks.end(), std::back_inserter(missing));

@@ -285,6 +285,23 @@ TEST_F(AgentTest, FailsAGatherThatARankHasLeftWithoutIt) {
   EXPECT_EQ(failure_of(2), "") << "it has left";
 }
 
+TEST_F(AgentTest, ARankThatWasAskedForMayLeaveInPlaceOfComing) {
+  start({.processes = 3, .processes_per_host = 1});
+  gather(0);
+  gather(1);
+  run();
+  const Error late = fail(Code::kInProgress, "others have waited for 1 s");
+  say(0, {.type = MessageType::kFail, .group = kWorld, .tag = 0, .payload = encode(late)});
+  run(2 * kSecondUs);
+  EXPECT_EQ(count(2, MessageType::kLate), 1) << "its process was asked";
+  say(2, {.type = MessageType::kLeaveGroup, .group = kWorld});
+  run();
+  for (const uint32_t rank : {0U, 1U}) {
+    EXPECT_THAT(failure_of(rank),
+                HasSubstr("rank 2 (node:2) has destroyed a communicator in which"));
+  }
+}
+
 TEST_F(AgentTest, TellsTheOthersOfAFailureOnce) {
   start({.processes = 5, .ranks_per_process = 2, .processes_per_host = 2});
   const Error error = fail(Code::kSystemError, "out of memory");
