@@ -515,7 +515,9 @@ bool Engine::progress() noexcept {
     Execution& execution = *active_[i];
     const bool is_remote = execution.remote != nullptr;
     try {
-      if (is_remote ? progress_remote(execution) : progress_execution(execution)) {
+      // One whose lane has failed above is finished already.
+      if (execution.finished ||
+          (is_remote ? progress_remote(execution) : progress_execution(execution))) {
         execution.moved = true;
         moved = true;
       }
