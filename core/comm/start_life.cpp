@@ -72,6 +72,12 @@ Result<void> make_with_room(const Communicator& comm, const std::function<Result
   return made;
 }
 
+/// It could not be made. Others that found it in the table may still look at it.
+void withdraw(Process& process, Communicator& comm) {
+  process.communicators.remove(&comm);
+  comm.wait_unvisited();
+}
+
 }  // namespace
 
 Result<void> start_life(Process& process,
@@ -91,7 +97,7 @@ Result<void> start_life(Process& process,
                                [comm, try_make]() noexcept { run_initializer(*comm, try_make); });
     if (thread.has_error()) {
       *slot = nullptr;
-      process.communicators.remove(comm);
+      withdraw(process, *comm);
       return std::move(thread).error();
     }
     comm->initializer = std::move(thread).value();
@@ -103,7 +109,7 @@ Result<void> start_life(Process& process,
     try {
       return make_with_room(*comm, try_make);
     } catch (...) {  // no memory for the error
-      process.communicators.remove(comm);
+      withdraw(process, *comm);
       throw;
     }
   };
@@ -112,7 +118,7 @@ Result<void> start_life(Process& process,
     if (comm->setup().exchange != nullptr) {
       comm->setup().exchange->announce_failure(made.error());
     }
-    process.communicators.remove(comm);
+    withdraw(process, *comm);
     return made;
   }
   *slot = owner.release();
