@@ -113,6 +113,9 @@ Result<void> Groups::join(int link, std::span<const std::byte> payload) {
                 "it claims to be member {} of {}, which contradicts the other members",
                 hello.member, hello.members);
   }
+  if (!group->failure.empty()) {  // nobody told this one, which would wait for ever
+    return fail(PLEXUS_REMOTE_ERROR, "{}", group->failure);
+  }
   group->links[hello.member] = link;
   Link& from = links_.at(link);
   from.group = group;
