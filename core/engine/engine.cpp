@@ -81,12 +81,20 @@ bool is_connected(const WorkQueue::Item& item) {
          std::all_of(item.work.recvs.begin(), item.work.recvs.end(), stands);
 }
 
+/// Whether all items of all queues have run.
+bool has_run_all(const Execution& execution) {
+  return std::all_of(execution.queues.begin(), execution.queues.end(), [](const WorkQueue& queue) {
+    return queue.current == queue.items.size() && !queue.awaits_connections;
+  });
+}
+
 /// The only remaining lane may poll longer before it reports that it waits.
 void let_poll(const Execution& execution, size_t lanes_left, RunQueue& queue) {
   queue.set_polls(lanes_left == 1 && !execution.rank->oversubscribed() ? kPolls : 1);
 }
 
 void begin_run(Execution& execution) {
+  PLEXUS_DCHECK(!execution.stalled);
   execution.finished = false;
   execution.moved = false;
   execution.still_since = {};
@@ -94,6 +102,7 @@ void begin_run(Execution& execution) {
 }
 
 void end_run(Execution& execution) {
+  PLEXUS_DCHECK(!execution.finished);
   if (execution.error.has_value()) {
     for (ConnectionEnd* const end : execution.ends) {
       end->revoke();
@@ -168,6 +177,7 @@ void Engine::run_simple(Execution& execution) noexcept {
   let_poll(execution, lanes_left, alone);
   while (poll_queues(execution, alone)) {
   }
+  PLEXUS_DCHECK(execution.error.has_value() || has_run_all(execution));
   end_run(execution);
   active_.clear();
   polled_.clear();
@@ -246,6 +256,7 @@ void Engine::take_stop_reason(Execution& execution) noexcept {
 void Engine::add(Execution& execution) noexcept {
   begin_run(execution);
   execution.queues_left = execution.queues.size();
+  PLEXUS_DCHECK(active_.size() < active_.capacity(), active_.size());  // see reserve()
   active_.push_back(&execution);
   if (execution.watch != nullptr) {
     execution.watch->on_begin();
@@ -312,6 +323,7 @@ void Engine::begin_item(Execution& execution, WorkQueue& queue) {
 void Engine::lane_done(LaneRun& lane) {
   Execution& execution = *lane.owner->execution;
   WorkQueue& queue = *lane.owner->queue;
+  PLEXUS_DCHECK(execution.queues_left > 0 && !execution.finished, execution.queues_left);
   PLEXUS_DCHECK(queue.items[queue.current].lanes_left > 0, queue.current);
   if (--queue.items[queue.current].lanes_left == 0) {
     end_item(execution, queue);
@@ -320,6 +332,7 @@ void Engine::lane_done(LaneRun& lane) {
 }
 
 void Engine::park(LaneRun& lane) {
+  PLEXUS_DCHECK(!lane.owner->execution->finished);
   if (lane.waits_at_fifo() &&
       other_end(lane).engine.load(std::memory_order_relaxed) == queue_.engine()) {
     own_end(lane).waiter.store(lane.index + 1, std::memory_order_relaxed);
@@ -543,6 +556,9 @@ bool Engine::progress() noexcept {
 }
 
 void Engine::finish(Execution& execution) {
+  PLEXUS_DCHECK(execution.error.has_value() || execution.remote != nullptr ||
+                    (execution.queues_left == 0 && has_run_all(execution)),
+                execution.queues_left);
   for (ConnectionEnd* const end : execution.ends) {
     own_end_of(*end, 0);
     std::vector<ConnectionEnd*>& unsettled = execution.rank->unsettled;

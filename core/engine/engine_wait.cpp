@@ -14,6 +14,7 @@
 
 #include "core/engine/engine.hpp"
 #include "core/engine/list_waits.hpp"
+#include "guest/assert.hpp"
 #include "kernels/host/poll.hpp"
 
 namespace plexus {
@@ -213,6 +214,7 @@ void Engine::find_stalled_sometimes() noexcept {
 
 void Engine::find_stalled() noexcept {
   for (Execution* const execution : active_) {
+    PLEXUS_DCHECK(!execution->finished);
     if (execution->moved || execution->still_since == Clock::time_point{}) {
       execution->moved = false;
       execution->still_since = looked_at_;
@@ -275,6 +277,7 @@ void Engine::sleep() noexcept {
 
 /// Until the peer of one of `lanes` moves.
 void Engine::sleep_at(std::span<LaneRun* const> lanes) noexcept {
+  PLEXUS_DCHECK(!lanes.empty() && lanes.size() <= kLanesWatched, lanes.size());
   std::array<futex_waitv, kLanesWatched> words{};
   for (size_t i = 0; i < lanes.size(); ++i) {
     std::atomic<uint32_t>& sleeping = own_end(*lanes[i]).sleeping;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "guest/assert.hpp"
+
 namespace plexus {
 
 LastChoice CallRunner::last_choice() const noexcept {
@@ -31,6 +33,7 @@ Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
 
 void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
   if (plan.is_trial()) {
+    PLEXUS_ASSERT(course_ != nullptr && !course_->is_over());
     plan.execution().watch.reset();  // of an earlier call
     fill_in(plan, course_->tasks_for(tasks));
     course_->note_call(plan.execution());
@@ -58,6 +61,7 @@ Result<void> CallRunner::run_inline(std::span<const Task> tasks) {
 
 Result<void> CallRunner::run(Plan& plan) {
   Execution* const execution = &plan.execution();
+  PLEXUS_DCHECK(is_idle(), submitted_);
   engine_.run({&execution, 1});
   if (execution->error.has_value()) {
     return std::move(*execution->error);
@@ -109,13 +113,16 @@ std::function<void()> CallRunner::finish_submission(std::function<void()> finish
   submitted_.fetch_add(1, std::memory_order_relaxed);
   return [this, finished = std::move(finished)] {
     finished();
-    submitted_.fetch_sub(1, std::memory_order_release);
+    const int submitted = submitted_.fetch_sub(1, std::memory_order_release);
+    PLEXUS_ASSERT(submitted > 0, submitted);
     submitted_.notify_all();
-    inside_.fetch_sub(1, std::memory_order_release);
+    const int inside = inside_.fetch_sub(1, std::memory_order_release);
+    PLEXUS_ASSERT(inside > 0, inside);
   };
 }
 
 Submission::Part CallRunner::start_submission(Plan& plan) {
+  PLEXUS_ASSERT(!plan.busy && plan.execution().finished, plan.busy);
   plan.busy = true;
   plan.execution().finished = false;
   return {.execution = &plan.execution(),
@@ -123,6 +130,7 @@ Submission::Part CallRunner::start_submission(Plan& plan) {
 }
 
 void CallRunner::submit_run(Execution& execution, std::function<void()> finished) {
+  PLEXUS_ASSERT(execution.finished && execution.remote != nullptr);
   execution.finished = false;
   Submission::Part part{.execution = &execution,
                         .finished = finish_submission(std::move(finished))};

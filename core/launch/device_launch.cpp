@@ -11,6 +11,7 @@
 #include "core/base/text.hpp"
 #include "core/engine/list_waits.hpp"
 #include "core/launch/call_runner.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -135,11 +136,17 @@ class Launch {
       next.loans += size.loans;
       times += 2 * size.queues;
     }
+    PLEXUS_ASSERT(
+        next.queues == all.queues + total_.queues && next.works == all.works + total_.works,
+        total_.queues, total_.works);
+    PLEXUS_ASSERT(next.blocks <= blocks_ + block_count_, block_count_, total_.blocks);
+    PLEXUS_ASSERT(shares_blocks_ || next.blocks == blocks_ + block_count_, block_count_);
     share_out(in_turn, std::span(next.blocks, blocks_ + block_count_));
   }
 
   /// Block i serves queues i, i + blocks, ...
   static void share_out(std::span<DeviceQueue* const> queues, std::span<DeviceBlock> blocks) {
+    PLEXUS_ASSERT(queues.empty() || !blocks.empty(), queues.size());
     for (size_t i = queues.size(); i-- > 0;) {
       if (i + blocks.size() < queues.size()) {
         queues[i]->next = queues[i + blocks.size()];
@@ -406,6 +413,7 @@ void DeviceRun::prepare(Plan& plan,
                         uint64_t* done,
                         bool in_graph) {
   Execution& described = plan.execution();
+  PLEXUS_ASSERT(is_free() && execution_.finished && plan.on_device());
   free_.store(false, std::memory_order_relaxed);
   plan.launches.fetch_add(1, std::memory_order_relaxed);
   plan_ = &plan;
@@ -444,7 +452,8 @@ void DeviceRun::submit() {
       }
       return;
     }
-    plan_->launches.fetch_sub(1, std::memory_order_relaxed);
+    const int launches = plan_->launches.fetch_sub(1, std::memory_order_relaxed);
+    PLEXUS_ASSERT(launches > 0, launches);
     record_.reset();
     free_.store(true, std::memory_order_release);
   });
@@ -464,7 +473,9 @@ Result<bool> DeviceRun::poll() noexcept {
   bool ended = false;
   if (in_graph_) {
     const uint64_t replays = replays_ended_.load();
-    ended = replays == replays_begun_.load();
+    const uint64_t begun = replays_begun_.load();
+    PLEXUS_ASSERT(replays <= begun && replays_served_ <= replays, replays, begun, replays_served_);
+    ended = replays == begun;
     replays_served_ = ended ? replays : replays_served_;
   } else if (polls_++ % kPollsPerQuery == 0 || all_done()) {
     // Not earlier: until then the kernel uses memory that the owner of the run may free.
@@ -500,6 +511,7 @@ void DeviceRun::end_replay(void* run) { static_cast<DeviceRun*>(run)->replays_en
 
 uint64_t DeviceRun::take_begun() noexcept {
   const uint64_t begun = in_graph_ ? replays_begun_.load() : 1;
+  PLEXUS_ASSERT(calls_known_ <= begun, calls_known_, begun);
   return begun - std::exchange(calls_known_, begun);
 }
 

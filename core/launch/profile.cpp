@@ -9,6 +9,7 @@
 
 #include "core/base/immortal.hpp"
 #include "core/schedule/message_count.hpp"
+#include "guest/assert.hpp"
 #include "kernels/layout/collective.hpp"
 
 namespace plexus {
@@ -156,6 +157,8 @@ class EndTrace final : public StepObserver {
  private:
   /// Starts the step of the next message; after the last one of an op that is the next op's first.
   void open_next() {
+    PLEXUS_DCHECK(first_unsent_ <= steps_.size() && events_.size() <= ops_.size(), first_unsent_,
+                  steps_.size(), events_.size());
     while (current_ < ops_.size() && opened_ == ops_[current_].messages) {
       ++current_;
       opened_ = 0;
@@ -314,6 +317,7 @@ class ProfiledPlan final : public ExecutionWatch {
         const auto item =
             std::find_if(plan.items().begin(), plan.items().end(),
                          [&](const Plan::ItemTask& found) { return found.item == &each; });
+        PLEXUS_ASSERT(item != plan.items().end(), number);
         note_channel(each, number, item->task);
         if (item->recv_task != item->task) {  // a message to itself
           note_channel(each, number, item->recv_task);
@@ -344,6 +348,7 @@ class ProfiledPlan final : public ExecutionWatch {
   /// The work of the channel is done. A task stops before the last of its channels: NCCL stops it
   /// when it is launched, and profilers take the last channel's stop for the end of everything.
   void end_channel(Channel& channel, uint64_t time) noexcept {
+    PLEXUS_ASSERT(tasks_[channel.task].channels_open > 0, channel.task);
     if (--tasks_[channel.task].channels_open == 0) {
       for (const auto& trace : traces_) {
         trace->start_ops_of(tasks_[channel.task].event);  // none starts after its parent's stop
@@ -507,6 +512,7 @@ void Profile::prepare(Plan& plan, std::span<const Task> tasks, uint64_t sequence
 
 void Profile::enter(ProfiledPlan& run) {
   const std::lock_guard lock(mutex_);
+  PLEXUS_ASSERT(std::find(under_way_.begin(), under_way_.end(), &run) == under_way_.end());
   under_way_.push_back(&run);
   if (under_way_.size() == 1) {
     run.begin_messages();
@@ -516,7 +522,8 @@ void Profile::enter(ProfiledPlan& run) {
 void Profile::leave(ProfiledPlan& run) {
   const std::lock_guard lock(mutex_);
   const bool was_first = !under_way_.empty() && under_way_.front() == &run;
-  std::erase(under_way_, &run);
+  const size_t erased = std::erase(under_way_, &run);
+  PLEXUS_ASSERT(erased == 1, erased);
   if (was_first && !under_way_.empty()) {
     under_way_.front()->begin_messages();
   }

@@ -2,6 +2,7 @@
 #include "core/schedule/device_rank.hpp"
 
 #include "core/base/units.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -37,6 +38,8 @@ const DeviceFailure* DeviceRank::failure() const noexcept {
 }
 
 Result<std::byte*> DeviceRank::store(const void* bytes, size_t size_bytes) {
+  PLEXUS_ASSERT(size_bytes <= kEntryBytes && chunk_bytes_used_ <= kChunkBytes, size_bytes,
+                chunk_bytes_used_);
   if (chunks_.empty() || chunk_bytes_used_ + kEntryBytes > kChunkBytes) {
     PLEXUS_TRY(chunk, allocate_device(*runtime_, device_, kChunkBytes));
     chunks_.push_back(std::move(chunk));
@@ -49,6 +52,7 @@ Result<std::byte*> DeviceRank::store(const void* bytes, size_t size_bytes) {
 }
 
 Result<DeviceSend*> DeviceRank::entry_of_send(DeviceEnd& end) {
+  PLEXUS_ASSERT(end.key().sends && end.connected(), end.key().peer);
   DeviceView& view = end.view();
   if (view.entry == nullptr) {
     DeviceSend entry{};
@@ -66,6 +70,7 @@ Result<DeviceSend*> DeviceRank::entry_of_send(DeviceEnd& end) {
 }
 
 Result<DeviceRecv*> DeviceRank::entry_of_recv(DeviceEnd& end) {
+  PLEXUS_ASSERT(!end.key().sends && end.connected(), end.key().peer);
   DeviceView& view = end.view();
   if (view.entry == nullptr) {
     DeviceRecv entry{};

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/base/units.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -18,6 +19,7 @@ uint64_t slices_of(const Work& work, const Step& step, uint32_t loop) {
     const auto index = work.geometry.blocked ? 0 : static_cast<uint32_t>(chunk);
     bytes += span_of(work.geometry, 0, index, loop).count * work.element_bytes;
   }
+  PLEXUS_DCHECK(work.slot_bytes > 0 && loop < work.geometry.loops, work.slot_bytes, loop);
   const uint64_t slices = div_ceil(bytes, uint64_t{work.slot_bytes});
   return work.exchanges_empty ? std::max<uint64_t>(slices, 1) : slices;
 }

@@ -230,6 +230,8 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context,
   PLEXUS_TRY(plan->add_to_self(context, tasks, false));
   PLEXUS_TRY(plan->add_to_self(context, tasks, true));
   PLEXUS_TRY(plan->add_point_to_point(context, tasks));
+  PLEXUS_ASSERT(plan->items_.size() == plan->programs_.size() && !plan->items_.empty(),
+                plan->items_.size(), plan->programs_.size());
   plan->execution_.expected = count_expected(plan->execution_);
   return plan;
 }
@@ -441,6 +443,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
                       buffer_bytes(task, context.nranks, false) >= kBorrowBytesMin;
+  PLEXUS_ASSERT(work.slot_bytes > 0 && work.slot_bytes <= context.slot_bytes, work.slot_bytes);
   PartitionInput part = partition_of(context, task.shape, choice, channel);
   part.chunks = program.chunks;
   part.scratch_chunks = scratch_chunks;
@@ -464,6 +467,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   item.index = first_index(task, channel);
   connect(context, item);
   const size_t lanes = context.device == nullptr ? program.lanes.size() : 0;
+  PLEXUS_ASSERT(on_device_ == (context.device != nullptr));
   item.lanes.reserve(lanes);
   for (size_t lane = 0; lane < lanes; ++lane) {
     item.lanes.emplace_back(&work, static_cast<int>(lane), item.lanes.data());
@@ -498,6 +502,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
   };
   const auto connect_send = [&](size_t i) {
     const int peer = program.peers[i];
+    PLEXUS_DCHECK(peer != context.rank, peer);
     if (on_device_) {
       item.device_sends[i] = find_on_device(peer, true);
       return;
@@ -509,6 +514,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
   };
   const auto connect_recv = [&](size_t i) {
     const int peer = program.peers[i];
+    PLEXUS_DCHECK(peer != context.rank, peer);
     if (on_device_) {
       item.device_recvs[i] = find_on_device(peer, false);
       return;
@@ -530,6 +536,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
       }
       const auto first = static_cast<size_t>(step.peers_first);
       const auto middle = first + static_cast<size_t>(step.receives);
+      PLEXUS_ASSERT(middle + static_cast<size_t>(step.sends) <= peers, middle, step.sends, peers);
       for (size_t i = first; i < middle; ++i) {
         connect_recv(i);
       }
@@ -542,6 +549,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
 
 void Plan::prepare(std::span<const Task> tasks, CallLog& log, KnownPlaces& places) {
   PLEXUS_ASSERT(tasks.size() == shapes_.size(), tasks.size(), shapes_.size());
+  PLEXUS_ASSERT(!busy && execution_.finished, busy);
   for (const ItemTask& entry : items_) {
     const Task& task = tasks[entry.task];
     Work& work = entry.item->work;
@@ -555,6 +563,7 @@ void Plan::prepare(std::span<const Task> tasks, CallLog& log, KnownPlaces& place
 }
 
 Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
+  PLEXUS_ASSERT(on_device_ && execution_.connected);
   if (device_plan_ == nullptr) {
     PLEXUS_TRY(made, DevicePlan::build(rank, execution_));
     device_plan_ = std::move(made);
@@ -564,6 +573,7 @@ Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
 
 void Plan::prepare_again(const void* send, void* recv, CallLog& log, KnownPlaces& places) {
   PLEXUS_DCHECK(shapes_.size() == 1, shapes_.size());
+  PLEXUS_DCHECK(!busy && execution_.finished, busy);
   for (const ItemTask& entry : items_) {
     prepare_item(entry, send, recv, places);
   }
@@ -581,6 +591,7 @@ void Plan::number_calls(CallLog& log) {
       call.sequence = sequence + entry.collectives_before;
       call.hash = hash_with_sequence(entry.shape_hash, call.sequence);
       if (entry.is_first) {
+        PLEXUS_DCHECK(call.sequence == log.collectives(), call.sequence, log.collectives());
         log.note_collective(call);
       }
     } else if (!work.program->peers.empty()) {  // not a message to itself
@@ -593,6 +604,7 @@ void Plan::number_calls(CallLog& log) {
       call.sequence = message;
     }
   }
+  PLEXUS_DCHECK(log.collectives() == sequence + collectives_, log.collectives(), collectives_);
 }
 
 void Plan::prepare_item(const ItemTask& entry,
@@ -648,6 +660,7 @@ Result<Plan*> PlanCache::build(const PlanContext& context,
     }
   }
   plan->number_ = ++nmade_;
+  PLEXUS_ASSERT(!plan->busy && plan->launches == 0 && plan->execution_.finished);
   plans_.insert(plans_.begin(), std::move(plan));
   return newest();
 }
