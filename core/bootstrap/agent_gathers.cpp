@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/bootstrap/agent.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -106,6 +107,8 @@ void Agent::finish(uint64_t id, Group& group, uint64_t number) {
 }
 
 void Agent::pass_down(uint64_t id, Group& group, const Message& gathered) {
+  PLEXUS_ASSERT(!group.failure.has_value() && group.gathers.count(gathered.tag) != 0, id,
+                gathered.tag);
   group.gathers.erase(gathered.tag);
   for (const uint32_t child : group.children()) {
     out_.send(child, gathered);
@@ -175,6 +178,7 @@ void Agent::ask_below(uint64_t id, Group& group, uint64_t number, uint32_t paren
   std::set_difference(group.ranks.begin(), group.ranks.end(), gather.ranks.begin(),
                       gather.ranks.end(), std::back_inserter(missing));
   if (parent == kNobody) {
+    PLEXUS_ASSERT(group.inquiry.has_value() && !group.parent().has_value(), id, number);
     group.inquiry->missing = explain_missing(missing);
   } else if (!missing.empty()) {
     out_.send(parent, {.type = MessageType::kMissing,
@@ -325,6 +329,8 @@ void Agent::note(uint64_t id, Group& group, LeaveNote note) {
     return;
   }
   group.left_below += is_below(group, rank) ? 1 : 0;
+  PLEXUS_ASSERT(group.left_below <= group.expected && group.left_below <= group.left.size(),
+                group.left_below, group.expected, group.left.size());
   compare_left(id, group, rank);
 }
 
@@ -344,6 +350,7 @@ void Agent::check_left(uint64_t id, Group& group) {
     return;
   }
   for (const auto& [number, gather] : group.gathers) {
+    PLEXUS_ASSERT(!gather.ranks.empty() || !gather.processes.empty(), id, number);
     for (const auto& [gone, note] : group.left) {
       if (note.gathers <= number) {
         const uint32_t caller = gather.ranks.empty()
@@ -395,6 +402,7 @@ void Agent::progress_leaving(uint64_t id, Group& group) {
       covered += counts && is_below(group, rank) ? 1 : 0;
     }
   }
+  PLEXUS_ASSERT(covered <= group.expected, id, covered, group.expected);
   if (covered < group.expected) {
     return;
   }
@@ -405,6 +413,7 @@ void Agent::progress_leaving(uint64_t id, Group& group) {
     }
     return;
   }
+  PLEXUS_ASSERT(*above != self_, id, *above);
   group.notes_at = above;
   send_notes(id, group, *above);
 }
@@ -442,7 +451,8 @@ void Agent::end_group(uint64_t id, Group& group) {
 }
 
 void Agent::leave(uint32_t rank) {
-  present_.erase(rank);
+  const size_t erased = present_.erase(rank);
+  PLEXUS_ASSERT(erased == 1 && !is_over_, rank, erased);
   if (!present_.empty()) {
     return;
   }
@@ -481,6 +491,7 @@ std::optional<uint32_t> Agent::heir_of(const Group& group) const {
       heir = tree.process_at(at);
     }
   }
+  PLEXUS_ASSERT(heir != self_, self_);
   return heir;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -48,12 +49,19 @@ class Gathered {
 
   [[nodiscard]] size_t size() const noexcept { return data_ == nullptr ? 0 : data_->index.size(); }
   [[nodiscard]] std::string_view operator[](size_t rank) const {
+    PLEXUS_DCHECK(rank < size(), rank, size());
     return data_->blobs[data_->index[rank]];
   }
   /// Ranks with equal blobs are of one kind; kinds are numbered from 0.
   [[nodiscard]] size_t kinds() const noexcept { return data_ == nullptr ? 0 : data_->blobs.size(); }
-  [[nodiscard]] uint32_t kind_of(size_t rank) const { return data_->index[rank]; }
-  [[nodiscard]] std::string_view blob_of_kind(size_t kind) const { return data_->blobs[kind]; }
+  [[nodiscard]] uint32_t kind_of(size_t rank) const {
+    PLEXUS_DCHECK(rank < size(), rank, size());
+    return data_->index[rank];
+  }
+  [[nodiscard]] std::string_view blob_of_kind(size_t kind) const {
+    PLEXUS_DCHECK(kind < kinds(), kind, kinds());
+    return data_->blobs[kind];
+  }
   /// As sent, with every distinct blob once.
   [[nodiscard]] size_t size_bytes() const noexcept {
     return data_ == nullptr ? 0 : data_->payload.size();

@@ -12,6 +12,7 @@
 #include "core/base/thread.hpp"
 #include "core/bootstrap/introducer.hpp"
 #include "core/bootstrap/relay.hpp"
+#include "guest/assert.hpp"
 #include "security/seal.hpp"
 
 namespace plexus {
@@ -137,6 +138,7 @@ class IntroducerServer {
       relay_->lose_first(link.error().message());
       return;
     }
+    PLEXUS_ASSERT(first_ == 0, first_);
     first_ = link.value();
   }
   Result<void> take_for_relay(LinkSet::Link link, const Message& message) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/base/bytes.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -71,6 +72,7 @@ Result<ProcessTable> ProcessTable::make(std::vector<ProcessEntry> entries) {
 }
 
 std::span<const uint32_t> ProcessTable::ranks_of(uint32_t process) const {
+  PLEXUS_DCHECK(process < nprocesses(), process, nprocesses());
   const size_t begin = rows_[process].first_rank;
   const size_t end = process + 1 < rows_.size() ? rows_[process + 1].first_rank : ranks_.size();
   return std::span(ranks_).subspan(begin, end - begin);
@@ -158,6 +160,10 @@ std::string ProcessTable::process_name_of(uint32_t rank) const {
 
 ControlTree::ControlTree(const ProcessTable& table, std::vector<uint32_t> processes)
     : processes_(std::move(processes)) {
+  PLEXUS_ASSERT(!processes_.empty() && processes_.back() < table.nprocesses(), processes_.size());
+  PLEXUS_ASSERT(std::adjacent_find(processes_.begin(), processes_.end(), std::greater_equal<>()) ==
+                    processes_.end(),
+                processes_.size());
   for (uint32_t position = 0; position < size(); ++position) {
     if (position == 0 ||
         table.host_of(processes_[position]) != table.host_of(processes_[position - 1])) {
@@ -174,6 +180,7 @@ std::optional<uint32_t> ControlTree::position_of(uint32_t process) const {
 }
 
 uint32_t ControlTree::host_of(uint32_t position) const {
+  PLEXUS_DCHECK(position < size(), position, size());
   const auto next = std::upper_bound(leaders_.begin(), leaders_.end(), position);
   return static_cast<uint32_t>(next - leaders_.begin()) - 1;
 }
@@ -212,6 +219,7 @@ std::vector<uint32_t> ControlTree::subtree(uint32_t position) const {
     const auto below = children(found[at]);
     found.insert(found.end(), below.begin(), below.end());
   }
+  PLEXUS_ASSERT(found.size() <= size(), found.size(), size());
   return found;
 }
 

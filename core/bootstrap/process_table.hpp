@@ -14,6 +14,7 @@
 
 #include "core/base/result.hpp"
 #include "core/os/socket.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -44,15 +45,21 @@ class ProcessTable {
 
   [[nodiscard]] size_t nranks() const noexcept { return process_of_.size(); }
   [[nodiscard]] size_t nprocesses() const noexcept { return rows_.size(); }
-  [[nodiscard]] uint32_t process_of(uint32_t rank) const { return process_of_[rank]; }
+  [[nodiscard]] uint32_t process_of(uint32_t rank) const {
+    PLEXUS_DCHECK(rank < nranks(), rank, nranks());
+    return process_of_[rank];
+  }
   [[nodiscard]] std::span<const uint32_t> ranks_of(uint32_t process) const;
   /// Number of the host of a process; hosts are numbered from 0 in the order of the processes.
   [[nodiscard]] uint32_t host_of(uint32_t process) const { return rows_[process].host; }
   [[nodiscard]] std::optional<uint32_t> find(uint64_t process_id) const;
-  [[nodiscard]] uint64_t id_of(uint32_t process) const { return rows_[process].id; }
+  [[nodiscard]] uint64_t id_of(uint32_t process) const {
+    PLEXUS_DCHECK(process < nprocesses(), process, nprocesses());
+    return rows_[process].id;
+  }
   [[nodiscard]] Result<SocketAddress> address_of(uint32_t process) const;
   [[nodiscard]] const std::string& host_name_of(uint32_t rank) const {
-    return hosts_[rows_[process_of_[rank]].host];
+    return hosts_[rows_[process_of(rank)].host];
   }
   /// "rank 3 (node:1234)".
   [[nodiscard]] std::string name_of(uint32_t rank) const;
@@ -83,7 +90,10 @@ class ControlTree {
   ControlTree(const ProcessTable& table, std::vector<uint32_t> processes);
 
   [[nodiscard]] uint32_t size() const noexcept { return static_cast<uint32_t>(processes_.size()); }
-  [[nodiscard]] uint32_t process_at(uint32_t position) const { return processes_[position]; }
+  [[nodiscard]] uint32_t process_at(uint32_t position) const {
+    PLEXUS_DCHECK(position < size(), position, size());
+    return processes_[position];
+  }
   [[nodiscard]] std::optional<uint32_t> position_of(uint32_t process) const;
   /// nullopt: the root.
   [[nodiscard]] std::optional<uint32_t> parent(uint32_t position) const;
