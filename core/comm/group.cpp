@@ -11,6 +11,7 @@
 #include "core/comm/in_call.hpp"
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -66,6 +67,7 @@ Result<GroupPlans> plan_all(const std::vector<CommTasks>& sorted) {
       entry.comm->wait_submitted();
     }
     PLEXUS_TRY(plan, entry.comm->runner().find_plan(entry.tasks));
+    PLEXUS_DCHECK(plan == entry.comm->runner().newest_plan() && !plan->busy);  // as prepared below
     if (entry.comm->device_rank() != nullptr) {
       plans.on_devices.push_back(
           {.runner = &entry.comm->runner(), .plan = plan, .tasks = entry.tasks});
@@ -135,6 +137,7 @@ bool is_inline(std::span<const Task> tasks) {
 
 /// Tasks of any communicators: in order per communicator, communicators side by side.
 Result<void> run_tasks(std::span<const Task> tasks) {
+  PLEXUS_DCHECK(!tasks.empty());
   Communicator* const comm = tasks.front().comm;
   if (is_inline(tasks)) {  // without the lists that several communicators need
     const InCall inside(*comm);
@@ -180,6 +183,7 @@ Result<void> Group::end() {
     return ok();
   }
   Group& group = current();
+  PLEXUS_DCHECK(this_thread_.depth == 0, this_thread_.depth);
   auto result = group.finish();
   if (result.has_error()) {
     group.newest_ = 0;
@@ -194,6 +198,7 @@ bool Group::repeat(const Communicator& comm,
                    const CallShape& shape,
                    const void* send,
                    void* recv) noexcept {
+  PLEXUS_DCHECK(ntaken_ <= tasks_.size(), ntaken_, tasks_.size());
   if (ntaken_ == tasks_.size()) {
     return false;
   }
@@ -215,6 +220,7 @@ bool Group::repeat(const Communicator& comm,
 }
 
 void Group::add(const Task& task) {
+  PLEXUS_DCHECK(open() && ntaken_ <= tasks_.size(), ntaken_, tasks_.size());
   tasks_.resize(ntaken_);  // what is left of the last group goes: this is another one
   tasks_.push_back(task);
   ++ntaken_;
@@ -222,6 +228,7 @@ void Group::add(const Task& task) {
 }
 
 Result<void> Group::finish() {
+  PLEXUS_DCHECK(ntaken_ <= tasks_.size(), ntaken_, tasks_.size());
   const bool may_repeat = last_plan_ != 0 && ntaken_ > 0 && ntaken_ == tasks_.size() &&
                           jobs_.empty() && !error_.has_value();
   if (!may_repeat) {

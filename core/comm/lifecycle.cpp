@@ -13,6 +13,7 @@
 #include "core/comm/process.hpp"
 #include "core/comm/start_life.hpp"
 #include "core/comm/visit.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -137,6 +138,7 @@ Result<void> finalize_later(Communicator& comm) {
     comm.finalized.store(false, std::memory_order_relaxed);
     return std::move(thread).error();
   }
+  PLEXUS_ASSERT(!comm.finalizer.joinable());
   comm.finalizer = std::move(thread).value();
   return fail(Code::kInProgress, "in progress");
 }
@@ -245,6 +247,7 @@ Result<void> destroy(Process& process, Communicator* comm) {
   };
   const auto leaving = std::make_shared<Leaving>(comm);  // std::function copies
   return run_life_job([leaving]() -> Result<void> {
+    PLEXUS_ASSERT(leaving->comm != nullptr);  // a job runs once
     release(std::exchange(leaving->comm, nullptr));
     return ok();
   });

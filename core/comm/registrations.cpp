@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "guest/assert.hpp"
+
 namespace plexus {
 
 void Registrations::begin_mapping(const void* buffer, size_t size_bytes) {
@@ -44,6 +46,7 @@ Result<void> Registrations::remove_buffer(void* handle) {
     return fail(Code::kInvalidUsage, "{} is not a registration of this communicator",
                 fmt::ptr(handle));
   }
+  PLEXUS_ASSERT(at->second > 0, at->second);
   if (--at->second == 0) {
     buffers_.erase(at);
     end_mapping(handle);

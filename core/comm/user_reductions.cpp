@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/base/hash.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -28,6 +29,7 @@ int UserReductions::add(DataType type, const void* scalar, bool on_device) {
   while (entries_.count(op) != 0) {
     op = kFirstUserOp + static_cast<int>(++value % kRange);
   }
+  PLEXUS_ASSERT(op >= kFirstUserOp, op);
   entries_.emplace(op, entry);
   return op;
 }

@@ -7,6 +7,7 @@
 
 #include "core/base/result.hpp"
 #include "core/comm/communicator.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -21,7 +22,9 @@ class Visit {
                                       const std::function<bool(const Communicator&)>& matches);
   ~Visit() {
     if (comm_ != nullptr) {
-      comm_->visits.fetch_sub(1, std::memory_order_release);  // pairs with is_visited()
+      // pairs with is_visited()
+      const int visits = comm_->visits.fetch_sub(1, std::memory_order_release);
+      PLEXUS_ASSERT(visits > 0, visits);
     }
   }
   Visit(Visit&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
