@@ -6,6 +6,7 @@
 
 #include "core/base/bytes.hpp"
 #include "core/transport/control_tag.hpp"
+#include "guest/assert.hpp"
 #include "kernels/layout/types.hpp"
 
 namespace plexus {
@@ -31,6 +32,7 @@ Result<bool> CollnetChannel::progress_connect() {
     std::transform(handles_.begin(), handles_.end(), std::back_inserter(handles),
                    [](const auto& handle) { return *handle; });
     const auto mine = std::find(options_.members.begin(), options_.members.end(), options_.rank);
+    PLEXUS_ASSERT(mine != options_.members.end(), options_.rank, options_.members.size());
     group_ = std::make_unique<CollnetGroup>(std::move(*listen_), std::move(handles),
                                             static_cast<uint32_t>(mine - options_.members.begin()));
     listen_.reset();
@@ -121,6 +123,7 @@ Result<bool> CollnetChannel::start_filled() {
     if (!sends_.is_filled(started_) || !recvs_.is_free(started_)) {
       return moved;
     }
+    PLEXUS_DCHECK(started_ - done_ < kSlots, started_, done_);
     const SlotHeader& header = sends_.header(started_);
     CallRecord& record = calls_[started_ % kSlots];
     record = sends_.fifo().calls[header.call % kHeaders].load();
@@ -128,6 +131,7 @@ Result<bool> CollnetChannel::start_filled() {
       return fail(Code::kInternalError, "a slot belongs to no call of rank {}", options_.rank);
     }
     const uint64_t element_bytes = element_size(static_cast<DataType>(record.type));
+    PLEXUS_DCHECK(header.size_bytes % element_bytes == 0, header.size_bytes, element_bytes);
     const auto status = group_->iallreduce({.send = sends_.slot(started_),
                                             .recv = recvs_.slot(started_),
                                             .count = header.size_bytes / element_bytes,

@@ -11,6 +11,7 @@
 #include "core/transport/control_tag.hpp"
 #include "core/transport/gpu_memory.hpp"
 #include "core/transport/net_message.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -44,6 +45,7 @@ NetPump::NetPump(const ConnectionKey& key, NetEndOptions options)
                     options_.path.context->takes_pieces(options_.path.device)) {}
 
 Result<void> NetPump::make_slots(Registrations& registrations, const Register& add) {
+  PLEXUS_ASSERT(!fifo_.has_memory(), key_.peer, key_.index);  // once
   if (options_.path.gpu_kinds != 0 && !*options_.gdr_refused) {
     const auto made = make_payloads(registrations, add);
     if (made.has_error()) {
@@ -185,6 +187,7 @@ bool NetSender::send_filled() {
     if (!fifo_.is_filled(sent_)) {
       return moved;
     }
+    PLEXUS_DCHECK(sent_ - done_ < kSlots, sent_, done_);
     const SlotHeader& header = fifo_.header(sent_);
     if (observer_ != nullptr) {
       observer_->on_step(StepChange::kFilled, header.size_bytes);
@@ -249,6 +252,7 @@ NetStatus NetSender::send_step(const SlotHeader& header) {
                        &requests_[index]);
   }
   if (!header_sent_) {
+    PLEXUS_DCHECK(headers_[index] == nullptr, sent_);
     const auto status =
         net_->isend({message, sizeof(NetHeader)}, kHeaderTag, of_host, &headers_[index]);
     if (status != NetStatus::kOk) {
@@ -286,6 +290,7 @@ NetStatus NetSender::send_from_user(const SlotHeader& header) {
           {{message, sizeof(NetHeader), of_slots}, {payload, size_bytes, held->raw()}}};
       const auto status = net_->isend_gathered(sources, kDataTag, &requests_[index]);
       if (status == NetStatus::kOk) {
+        PLEXUS_DCHECK(sources_[index] == nullptr, sent_);
         sources_[index] = std::move(held);
         gathered_bytes_ += size_bytes;
         ++gathered_messages_;
@@ -350,6 +355,7 @@ bool NetSender::test_sent() {
     if (observer_ != nullptr) {
       observer_->on_step(StepChange::kDone, 0);
     }
+    PLEXUS_DCHECK(headers_[index] == nullptr && sources_[index] == nullptr, done_);
     ++done_;
     fifo_.release_until(done_);
   }
@@ -406,6 +412,9 @@ Result<bool> NetReceiver::progress() {
   PLEXUS_TRY(posted, post_free());
   PLEXUS_TRY(tested, test_posted());
   const bool announced = announce_flushed();
+  PLEXUS_DCHECK(arrived_ <= received_ && received_ <= posted_, arrived_, received_, posted_);
+  PLEXUS_DCHECK(posted_ - arrived_ <= kSlots, posted_, arrived_);
+  PLEXUS_DCHECK(takes_pieces_ || posted_ <= expected_, posted_, expected_);
   if (cannot_post_.has_value() && arrived_ == posted_) {
     broken_ = std::move(cannot_post_);
   }
@@ -473,6 +482,7 @@ NetStatus NetReceiver::post_landing() {
   }
   // When a message is longer than it should be, the rest goes to the slot, and the executor sees in
   // the header what is wrong. None is longer than a slot.
+  PLEXUS_DCHECK(wanted.size_bytes <= options_.slot_bytes, wanted.size_bytes, options_.slot_bytes);
   const size_t rest_bytes = options_.slot_bytes - wanted.size_bytes;
   const std::array<NetPiece, 3> pieces = {{{fifo_.slot(posted_), sizeof(NetHeader)},
                                            {landings_[index], wanted.size_bytes},
@@ -497,6 +507,7 @@ NetStatus NetReceiver::post_step() {
     return net_->irecv({&first, 1}, &requests_[index]);
   }
   if (!header_posted_) {
+    PLEXUS_DCHECK(headers_[index] == nullptr, posted_);
     const auto status = net_->irecv({&first, 1}, &headers_[index]);
     if (status != NetStatus::kOk) {
       return status;
@@ -597,6 +608,7 @@ bool NetReceiver::flush_received(uint32_t payload_bytes) {
                          .memory = registrations_.of_payload(),
                          .tag = kDataTag,
                          .flags = 0};
+  PLEXUS_DCHECK(flushes_[received_ % kSlots] == nullptr, received_);
   const auto status = net_->flush({&buffer, 1}, &flushes_[received_ % kSlots]);
   if (status != NetStatus::kOk) {
     broken_ = failed(net_->explain("flush", status));

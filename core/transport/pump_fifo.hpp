@@ -11,6 +11,7 @@
 #include "core/transport/connection.hpp"
 #include "core/transport/direct.hpp"
 #include "core/transport/fifo_memory.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -56,10 +57,12 @@ class PumpFifo {
     return header(step).ready.load(std::memory_order_acquire) == step + 1;
   }
   [[nodiscard]] const SlotHeader& header(uint64_t step) const noexcept {
+    PLEXUS_DCHECK(has_memory(), step);
     return fifo_->headers[step % kHeaders];
   }
   /// All slots before `step` may be filled again: pairs with try_acquire() in a kernel.
   void release_until(uint64_t step) const noexcept {
+    PLEXUS_DCHECK(fifo_->taken.load(std::memory_order_relaxed) <= step, step);
     fifo_->taken.store(step, std::memory_order_release);
   }
   // For a receiving pump:

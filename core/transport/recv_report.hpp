@@ -7,6 +7,7 @@
 
 #include "core/transport/connection.hpp"
 #include "core/transport/pump_fifo.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -35,8 +36,9 @@ class RecvReport {
     if (observer_ == nullptr) {
       return;
     }
-    for (const uint64_t taken = fifo.fifo().taken.load(std::memory_order_relaxed); told_ < taken;
-         ++told_) {
+    const uint64_t taken = fifo.fifo().taken.load(std::memory_order_relaxed);
+    PLEXUS_DCHECK(told_ <= taken, told_, taken);
+    for (; told_ < taken; ++told_) {
       observer_->on_step(StepChange::kDone, 0);
     }
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/log.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -49,6 +50,8 @@ RegisteredMemory::Held RegisteredMemory::find(const void* owner,
   if (range == nullptr) {
     return nullptr;
   }
+  PLEXUS_DCHECK(range->begin <= address && address + size_bytes <= range->begin + range->size_bytes,
+                address, size_bytes, range->begin, range->size_bytes);
   const auto [at, is_new] = range->held.try_emplace(owner);
   if (is_new) {
     // The plugin only reads.
@@ -72,7 +75,10 @@ RegisteredMemory::Held RegisteredMemory::find(const void* owner,
 void RegisteredMemory::forget(const void* owner) {
   const std::lock_guard lock(mutex_);
   for (Range& range : ranges_) {
-    range.held.erase(owner);
+    if (const auto at = range.held.find(owner); at != range.held.end()) {
+      PLEXUS_ASSERT(at->second == nullptr || at->second.use_count() == 1, at->second.use_count());
+      range.held.erase(at);
+    }
   }
 }
 

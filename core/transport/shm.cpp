@@ -14,6 +14,7 @@
 #include "core/transport/control_tag.hpp"
 #include "core/transport/fifo_memory.hpp"
 #include "core/transport/user_memory.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -42,6 +43,7 @@ class ShmSlots {
 
  private:
   Result<bool> make(const ConnectionKey& key) {
+    PLEXUS_ASSERT(memory_.data() == nullptr, key.peer, key.index);  // once
     PLEXUS_TRY(memory, SharedMemory::create(fifo_memory_bytes(slot_stride_)));
     memory_ = std::move(memory);
     ByteWriter writer;

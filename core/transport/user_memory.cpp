@@ -10,6 +10,7 @@
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
 #include "core/os/host.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -36,7 +37,8 @@ Result<void*> UserMemory::allocate(size_t size_bytes) {
   }
   auto* const address = segment.value().data();
   const std::unique_lock lock(mutex_);
-  segments_.emplace(address, std::move(segment).value());
+  const bool is_new = segments_.emplace(address, std::move(segment).value()).second;
+  PLEXUS_ASSERT(is_new, address);
   note_change();
   return static_cast<void*>(address);
 }
@@ -50,7 +52,8 @@ Result<void*> UserMemory::allocate_on(DeviceRuntime& runtime, int device, size_t
                                      align_up(std::max<size_t>(size_bytes, 1), kExportGranule)));
   auto* const address = memory.get();
   const std::unique_lock lock(mutex_);
-  on_devices_.emplace(address, std::move(memory));
+  const bool is_new = on_devices_.emplace(address, std::move(memory)).second;
+  PLEXUS_ASSERT(is_new, address);
   return static_cast<void*>(address);
 }
 
@@ -122,6 +125,7 @@ const SharedMemory* PeerSegments::map(const MappedPlace& place) noexcept {
     mappings_.erase(mappings_.begin());
   }
   mappings_.push_back({place.segment, std::move(memory).value()});
+  PLEXUS_ASSERT(mappings_.size() <= kMappingsMax, mappings_.size());
   return &mappings_.back().memory;
 }
 

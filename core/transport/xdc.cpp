@@ -9,6 +9,7 @@
 #include "core/base/units.hpp"
 #include "core/transport/control_tag.hpp"
 #include "core/transport/net_message.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -25,7 +26,9 @@ struct XdcMessageHead {
 }  // namespace
 
 XdcPump::XdcPump(const ConnectionKey& key, XdcEndOptions options)
-    : key_(key), options_(std::move(options)), bytes_of_path_(options_.paths.size()) {}
+    : key_(key), options_(std::move(options)), bytes_of_path_(options_.paths.size()) {
+  PLEXUS_ASSERT(!options_.paths.empty() && options_.sockets > 0, key_.peer, options_.sockets);
+}
 
 void XdcPump::note_open() {
   if (options_.routes != nullptr) {
@@ -39,6 +42,7 @@ std::string XdcPump::describe_use(uint64_t epoch) const {
 
 size_t XdcPump::message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
 std::byte* XdcPump::message(uint64_t step) const {
+  PLEXUS_DCHECK(ring_ != nullptr, step);
   return ring_.get() + (step % ring_messages_) * message_bytes_max();
 }
 plexus_net_region_t XdcPump::ring_region() const {
@@ -58,6 +62,7 @@ plexus_net_region_t XdcPump::ack_region() {
 }
 
 Result<void> XdcPump::make_memory(size_t messages) {
+  PLEXUS_ASSERT(ring_ == nullptr && messages > 0, messages);
   PLEXUS_TRY(fifo, PumpFifo::create({.payload_bytes = options_.slot_bytes,
                                      .runtime = options_.runtime,
                                      .device = options_.device}));

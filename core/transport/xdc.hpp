@@ -45,6 +45,7 @@
 #include "core/transport/recv_report.hpp"
 #include "core/transport/transport_table.hpp"
 #include "core/transport/xdc_routes.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -74,6 +75,7 @@ class XdcSockets {
   template <class Call, class Advance>
   Result<void> open(size_t count, const plexus_net_region_t& region, Call call, Advance progress) {
     while (memory_.size() < count) {
+      PLEXUS_ASSERT(sockets_.size() - memory_.size() <= 1, sockets_.size(), memory_.size());
       if (sockets_.size() == memory_.size()) {
         sockets_.push_back(call());
       }
@@ -90,7 +92,10 @@ class XdcSockets {
   [[nodiscard]] size_t called() const noexcept { return sockets_.size(); }
   [[nodiscard]] size_t opened() const noexcept { return memory_.size(); }
   /// The one that message `step` goes by.
-  [[nodiscard]] Socket& at(uint64_t step) noexcept { return sockets_[step % sockets_.size()]; }
+  [[nodiscard]] Socket& at(uint64_t step) noexcept {
+    PLEXUS_DCHECK(!sockets_.empty() && sockets_.size() == memory_.size(), sockets_.size());
+    return sockets_[step % sockets_.size()];
+  }
   [[nodiscard]] plexus_net_memory_t* memory_at(uint64_t step) noexcept {
     return memory_[step % memory_.size()].raw();
   }

@@ -8,6 +8,7 @@
 #include "core/transport/checksum.hpp"
 #include "core/transport/net_message.hpp"
 #include "core/transport/xdc.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -61,6 +62,9 @@ Result<bool> XdcReceiver::advance(Clock::time_point now) {
                    options_.peer_name, path().route, why_, kGiveUpAfter.count());
   }
   PLEXUS_TRY(delivered, deliver());
+  PLEXUS_DCHECK(delivered_ <= arrived_ && arrived_ <= posted_, delivered_, arrived_, posted_);
+  PLEXUS_DCHECK(posted_ - delivered_ <= ring_messages_, posted_, delivered_, ring_messages_);
+  PLEXUS_DCHECK(acked_ <= arrived_ && posted_ <= expected_, acked_, arrived_, expected_);
   return moved || delivered;
 }
 
@@ -160,6 +164,7 @@ Result<void> XdcReceiver::restart() {
       return std::move(listen).error();
     }
   }
+  PLEXUS_ASSERT(epoch_ >= newest_epoch_, epoch_, newest_epoch_);
   attempt_.epoch = epoch_;
   newest_epoch_ = epoch_;
   state_ = State::kOpening;
@@ -235,8 +240,11 @@ Result<void> XdcReceiver::seek(Clock::time_point now) {
 
 /// By one of the paths before the present one, in turn.
 Result<void> XdcReceiver::start_trial(Clock::time_point now) {
+  PLEXUS_ASSERT(is_rerouted() && !trial_.has_value(), epoch_);
   Attempt trial{.epoch = next_epoch(trials_ % index_of(epoch_)),
                 .open_until = now + open_patience()};
+  PLEXUS_ASSERT(index_of(trial.epoch) < index_of(epoch_) && trial.epoch > newest_epoch_,
+                trial.epoch, epoch_);
   ++trials_;
   newest_epoch_ = trial.epoch;
   const NetSet::Path& path = path_of(trial.epoch);
@@ -267,6 +275,7 @@ Result<void> XdcReceiver::progress_trial(Clock::time_point now) {
 }
 
 void XdcReceiver::end_trial(const std::string& why, Clock::time_point now) {
+  PLEXUS_ASSERT(trial_.has_value());
   PLEXUS_INFO(kNet, "the link from {} by {} is not back: {}; it is tried again after {} ms",
               options_.peer_name, path_of(trial_->epoch).route, why, retry_.count());
   trial_.reset();

@@ -8,6 +8,7 @@
 #include "core/transport/checksum.hpp"
 #include "core/transport/net_message.hpp"
 #include "core/transport/xdc.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 Result<bool> XdcSender::progress_connect() {
@@ -45,6 +46,9 @@ Result<bool> XdcSender::advance(Clock::time_point now) {
     PLEXUS_TRY(ask_when_silent(now));
     moved = moved || sent || tested || acked;
   }
+  PLEXUS_DCHECK(acked_ <= next_ && done_ <= next_ && next_ <= filled_, acked_, done_, next_,
+                filled_);
+  PLEXUS_DCHECK(filled_ - std::min(acked_, done_) <= ring_messages_, filled_, acked_, done_);
   return moved;
 }
 
@@ -272,6 +276,7 @@ bool XdcSender::holds_back(Clock::time_point now) const {
 }
 
 Result<void> XdcSender::end_trial(const std::string& why) {
+  PLEXUS_ASSERT(trial_.has_value());
   const uint64_t epoch = trial_->epoch;
   trial_.reset();
   PLEXUS_INFO(kNet, "the link to {} by {} is not back: {}", options_.peer_name,
@@ -281,6 +286,8 @@ Result<void> XdcSender::end_trial(const std::string& why) {
 
 /// From one message to the next.
 Result<void> XdcSender::go_by_trial(Clock::time_point now) {
+  PLEXUS_ASSERT(trial_->data.opened() == options_.sockets && trial_->acks.opened() == 1,
+                trial_->data.opened());
   PLEXUS_INFO(kNet, "the link to {} by {} is back: messages from {} on go by it, no longer by {}",
               options_.peer_name, describe_use(trial_->epoch), next_, describe_use(epoch_));
   drop();
