@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/datacenter/datacenter_map.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -184,6 +185,7 @@ std::vector<int> there_and_back(const Neighbours& joined) {
       walk.push_back(at);
     }
   }
+  PLEXUS_ASSERT(walk.size() == 2 * count - 1, walk.size(), count);
   walk.pop_back();
   return walk;
 }

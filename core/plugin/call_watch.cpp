@@ -13,6 +13,7 @@
 #include <fmt/chrono.h>
 
 #include "core/base/log.hpp"
+#include "guest/assert.hpp"
 #include "guest/thread.hpp"
 
 namespace plexus {
@@ -62,6 +63,7 @@ void CallWatcher::begin(Entry& entry) noexcept {
     return;
   }
   const std::scoped_lock lock(mutex_);
+  PLEXUS_ASSERT(entry.next == nullptr && entry.previous == nullptr && first_ != &entry);
   entry.next = first_;
   if (first_ != nullptr) {
     first_->previous = &entry;
@@ -84,6 +86,8 @@ void CallWatcher::end(Entry& entry) noexcept {
     return;
   }
   const std::scoped_lock lock(mutex_);
+  PLEXUS_ASSERT((entry.previous == nullptr ? first_ : entry.previous->next) == &entry);
+  PLEXUS_ASSERT(entry.next == nullptr || entry.next->previous == &entry);
   (entry.previous == nullptr ? first_ : entry.previous->next) = entry.next;
   if (entry.next != nullptr) {
     entry.next->previous = entry.previous;
@@ -103,7 +107,8 @@ DataPath::DataPath(std::string_view plugin, CallWatcher& watcher)
 DataPath::~DataPath() {
   if (watcher_.pid_ == getpid()) {
     const std::scoped_lock lock(watcher_.mutex_);
-    std::erase(watcher_.paths_, this);
+    const size_t erased = std::erase(watcher_.paths_, this);
+    PLEXUS_ASSERT(erased == 1, erased);
   }
 }
 

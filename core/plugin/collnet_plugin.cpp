@@ -14,6 +14,7 @@
 #include "core/base/config.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/call_watch.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace collnet_detail {
@@ -324,6 +325,7 @@ Result<bool> CollnetContext::supports(int32_t type, int32_t op) const {
 }
 
 Result<CollnetListen> CollnetContext::listen(uint32_t device) const {
+  PLEXUS_ASSERT(device < devices().size(), device, devices().size());
   plexus_collnet_listen_t* raw = nullptr;
   plexus_net_handle_t handle{};
   const WatchedCall watched({state_->plugin->name, "listen", {}});
@@ -349,6 +351,7 @@ CollnetGroup::~CollnetGroup() {
 }
 
 Result<NetProgress> CollnetGroup::try_connect() {
+  PLEXUS_ASSERT(member_ < handles_.size(), member_, handles_.size());
   const Context& context = *listen_.context_;
   const WatchedCall watched({context.plugin->name, "connect", "the group"});
   const int32_t code = call_entry(context, "connect", [&] {
@@ -377,6 +380,7 @@ Result<CollnetMemory> CollnetGroup::register_memory(const plexus_net_region_t& r
 
 NetStatus CollnetGroup::iallreduce(const plexus_collnet_reduction_t& reduction,
                                    plexus_collnet_request_t** request) noexcept {
+  PLEXUS_DCHECK(raw_ != nullptr);
   *request = nullptr;
   const Context& context = *listen_.context_;
   return NetStatus{call_entry(context, "iallreduce", [&] {

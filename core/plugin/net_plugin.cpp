@@ -13,6 +13,7 @@
 #include "core/plugin/library.hpp"
 #include "core/plugin/nccl_net/adapter.hpp"
 #include "core/plugin/nccl_net/choose.hpp"
+#include "guest/assert.hpp"
 
 // The host's side of the log callback: a type that the C ABI only declares.
 struct plexus_log_sink {
@@ -222,6 +223,7 @@ Result<NetProperties> read_properties(const ContextState& context, uint32_t devi
 }
 
 Result<void> read_devices(ContextState& context) {
+  PLEXUS_ASSERT(context.devices.empty() && context.raw != nullptr, context.devices.size());
   const plexus_net_ops_t& ops = context.plugin->ops();
   uint32_t count = 0;
   const int32_t code = call_plugin(context, "device_count", {},
@@ -407,6 +409,7 @@ std::string NetContext::describe(uint32_t device) const {
 }
 
 Result<NetListen> NetContext::listen(uint32_t device, std::string_view peer) const {
+  PLEXUS_ASSERT(device < device_count(), device, device_count());
   const plexus_net_ops_t& ops = state_->plugin->ops();
   plexus_net_listen_t* raw = nullptr;
   NetHandle handle{};
@@ -417,6 +420,7 @@ Result<NetListen> NetContext::listen(uint32_t device, std::string_view peer) con
 }
 
 NetSend NetContext::connect(uint32_t device, const NetHandle& handle, std::string_view peer) const {
+  PLEXUS_ASSERT(device < device_count(), device, device_count());
   return NetSend{state_.get(), &state_->plugin->ops(), device, handle, peer};
 }
 

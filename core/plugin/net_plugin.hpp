@@ -28,6 +28,7 @@
 #include "core/base/result.hpp"
 #include "core/plugin/call_watch.hpp"
 #include "core/plugin/descriptor.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 
@@ -273,6 +274,7 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
                                 int32_t tag,
                                 plexus_net_memory_t* memory,
                                 NetRequest** request) noexcept {
+    PLEXUS_DCHECK(raw_ != nullptr);
     *request = nullptr;
     return call_quickly(
         "isend", [&] { return ops_->isend(raw_, data.data(), data.size(), tag, memory, request); });
@@ -281,6 +283,7 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
   [[nodiscard]] NetStatus isend_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
+    PLEXUS_DCHECK(raw_ != nullptr);
     *request = nullptr;
     return call_quickly("isend_pieces", [&] {
       return ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
@@ -291,6 +294,7 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
   [[nodiscard]] NetStatus isend_gathered(std::span<const NetSource> sources,
                                          int32_t tag,
                                          NetRequest** request) noexcept {
+    PLEXUS_DCHECK(raw_ != nullptr);
     *request = nullptr;
     return call_quickly("isend_gathered", [&] {
       return ops_->isend_gathered(raw_, static_cast<uint32_t>(sources.size()), sources.data(), tag,
@@ -326,6 +330,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
 
   /// Posts all of `buffers` (1 .. recvs_max) as one request, or none (kAgain).
   [[nodiscard]] NetStatus irecv(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
+    PLEXUS_DCHECK(raw_ != nullptr);
     *request = nullptr;
     return call_quickly("irecv", [&] {
       return ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
@@ -335,6 +340,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
   [[nodiscard]] NetStatus irecv_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
+    PLEXUS_DCHECK(raw_ != nullptr);
     *request = nullptr;
     return call_quickly("irecv_pieces", [&] {
       return ops_->irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,

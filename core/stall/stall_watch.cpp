@@ -9,6 +9,7 @@
 #include "core/base/log.hpp"
 #include "core/base/thread.hpp"
 #include "core/plugin/call_watch.hpp"
+#include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
@@ -44,6 +45,7 @@ void StallWatch::add(Member member) {
   {
     auto inquiries = make_inquiries(key, member);  // before the entry, which is never without
     const std::lock_guard lock(mutex_);
+    PLEXUS_ASSERT(entries_.count(key) == 0, key.first, key.second);
     Entry& entry = entries_[key];
     entry.inquiries = std::move(inquiries);
     entry.member = std::move(member);
@@ -275,7 +277,9 @@ StallWatch::Entry* StallWatch::pin(const Key& key) {
 
 void StallWatch::unpin(const Key& key) {
   const std::lock_guard lock(mutex_);
-  --entries_.at(key).pins;
+  int& pins = entries_.at(key).pins;
+  PLEXUS_ASSERT(pins > 0, key.first, key.second, pins);
+  --pins;
   unpinned_.notify_all();
 }
 
@@ -334,6 +338,8 @@ StallHop StallWatch::hop_of(const Key& key, const Entry& entry, const StallEdge&
 }
 
 void StallWatch::send(const Key& from, int peer, const StallProbe& probe) {
+  PLEXUS_ASSERT(!probe.hops.empty() && probe.hops.size() <= kStallHopsMax, probe.hops.size());
+  PLEXUS_ASSERT(probe.index < probe.hops.size(), probe.index, probe.hops.size());
   outgoing_.push_back({.from = from, .peer = peer, .payload = encode(probe)});
 }
 

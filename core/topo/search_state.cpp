@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "guest/assert.hpp"
+
 namespace plexus {
 namespace {
 
@@ -159,6 +161,7 @@ void SearchState::try_rank(const Place* from, int rank, int step, Turns turns, B
   if (from != nullptr && !take(*from, to, 1)) {
     return;
   }
+  PLEXUS_DCHECK((used_[static_cast<size_t>(rank)] & flag) == 0, rank, attempt_->channels);
   used_[static_cast<size_t>(rank)] ^= flag;
   visit(rank, step, turns, budget);
   used_[static_cast<size_t>(rank)] ^= flag;
@@ -197,6 +200,7 @@ void SearchState::visit(int rank, int step, Turns turns, Budget& budget) {
 }
 
 void SearchState::finish_channel(Budget& budget) {
+  PLEXUS_DCHECK(attempt_->channels < attempt_->channels_max, attempt_->channels);
   ++attempt_->channels;
   if (is_better(*attempt_, *best_)) {
     *best_ = *attempt_;
