@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/uio.h>
 
+#include "guest/assert.hpp"
 #include "plugins/collnet-aggregator/arithmetic.hpp"
 #include "plugins/collnet-aggregator/secret.hpp"
 #include "plugins/support/descriptors.hpp"
@@ -177,6 +178,7 @@ Result<Member::Request*> Member::start(const plexus_collnet_reduction_t& reducti
              .recv = static_cast<std::byte*>(reduction.recv),
              .is_done = false,
              .is_used = true};
+  PLEXUS_DCHECK(started_ - done_ < kRequestsMax && sent_ <= started_, started_, done_, sent_);
   ++started_;
   PLEXUS_TRY(send_parts());
   return &request;
@@ -233,6 +235,7 @@ Result<void> Member::send_parts() {
       return lost(why);
     }
     sent_bytes_ += static_cast<size_t>(sent);
+    PLEXUS_DCHECK(sent_bytes_ <= sizeof(WireFrame) + request.frame.size_bytes, sent_bytes_);
     if (sent_bytes_ == sizeof(WireFrame) + request.frame.size_bytes) {
       ++sent_;
       sent_bytes_ = 0;

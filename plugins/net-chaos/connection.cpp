@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "guest/assert.hpp"
+
 namespace plexus::net_chaos {
 namespace {
 
@@ -88,7 +90,8 @@ int32_t Connection::register_memory(const plexus_net_region_t& region,
 int32_t Connection::deregister(plexus_net_memory_t* memory) {
   const auto turn = options_.neighbours->turn();
   const std::unique_ptr<plexus_net_memory_t> owner(memory);
-  std::erase(memory_, memory);
+  const size_t erased = std::erase(memory_, memory);
+  PLEXUS_DCHECK(erased == 1 || memory->inner == nullptr, erased);  // cut() has forgotten it
   return memory->inner == nullptr ? PLEXUS_OK : options_.ops->deregister(memory->inner);
 }
 
@@ -110,6 +113,7 @@ plexus_net_request_t* Connection::begin(Kind kind) {
 }
 
 int32_t Connection::test_inner(plexus_net_request_t& request, uint64_t* sizes_bytes) const {
+  PLEXUS_DCHECK(request.inner != nullptr && !request.is_done, request.kind);
   const int32_t code = options_.ops->test(request.inner, sizes_bytes);
   if (code != PLEXUS_AGAIN) {
     request.inner = nullptr;
@@ -118,6 +122,7 @@ int32_t Connection::test_inner(plexus_net_request_t& request, uint64_t* sizes_by
 }
 
 void Connection::finish(plexus_net_request_t& request) {
+  PLEXUS_DCHECK(!request.is_done && request.inner == nullptr, request.kind);
   request.is_done = true;
   request.done = Clock::now();
   request.completion = options_.neighbours->next_completion();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "guest/assert.hpp"
 #include "plugins/support/errno_text.hpp"
 
 namespace plexus::net_ib {
@@ -70,7 +71,8 @@ void MemoryCache::release(ibv_mr* registration) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) {
     return each.registration.get() == registration;
   });
-  if (found != entries_.end() && --found->users == 0) {
+  PLEXUS_ASSERT(found != entries_.end() && found->users > 0, registration);
+  if (--found->users == 0) {
     entries_.erase(found);
   }
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 
+#include "guest/assert.hpp"
 #include "plugins/support/errno_text.hpp"
 #include "security/terms.hpp"
 
@@ -353,9 +354,11 @@ Result<void> Rail::renew() {
 bool Rail::poll(std::span<ibv_wc> room, size_t& count) noexcept {
   const bool works = poll_queue(cq_.get(), room, count);
   if (options_.role == Role::kReceiver) {
-    arrivals_expected_ -= static_cast<uint32_t>(std::count_if(
+    const auto arrived = static_cast<uint32_t>(std::count_if(
         room.begin(), room.begin() + static_cast<ptrdiff_t>(count),
         [](const ibv_wc& each) { return WorkId::unpack(each.wr_id).kind == WorkKind::kArrival; }));
+    PLEXUS_DCHECK(arrived <= arrivals_expected_, arrived, arrivals_expected_);
+    arrivals_expected_ -= arrived;
   }
   return works;
 }
@@ -365,6 +368,7 @@ bool Rail::poll_flushes(std::span<ibv_wc> room, size_t& count) noexcept {
 }
 
 int Rail::post_data(uint32_t qp, ibv_send_wr& first, uint32_t places) noexcept {
+  PLEXUS_DCHECK(places > 0 && places <= data_[qp].room, places, data_[qp].room);
   ibv_send_wr* bad = nullptr;
   const int error = ::ibv_post_send(data_[qp].qp.get(), &first, &bad);
   data_[qp].room -= error == 0 ? places : 0;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "guest/assert.hpp"
 #include "plugins/net-ib/device.hpp"
 #include "plugins/net-ib/verbs.hpp"
 #include "plugins/net-ib/wire.hpp"
@@ -96,7 +97,10 @@ class Rail {
 
   /// Free places of a data queue pair's send queue. done() gives back what completions free.
   [[nodiscard]] uint32_t room(uint32_t qp) const noexcept { return data_[qp].room; }
-  void give_back(uint32_t qp, uint32_t places) noexcept { data_[qp].room += places; }
+  void give_back(uint32_t qp, uint32_t places) noexcept {
+    PLEXUS_DCHECK(data_[qp].room + places <= kSendDepth, qp, data_[qp].room, places);
+    data_[qp].room += places;
+  }
   /// Each posts a chain; the last is signalled. 0, or errno.
   [[nodiscard]] int post_data(uint32_t qp, ibv_send_wr& first, uint32_t places) noexcept;
   /// Writes from the Area over the control queue pair; in order with other such writes.

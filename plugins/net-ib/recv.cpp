@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <netinet/in.h>
 
+#include "guest/assert.hpp"
 #include "plugins/support/errno_text.hpp"
 
 namespace plexus::net_ib {
@@ -45,6 +46,7 @@ int32_t RecvConnection::irecv(uint32_t count,
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
   }
   RecvRequest& fresh = free_.pop();
+  PLEXUS_DCHECK(!fresh.is_used && fresh.unfinished == 0, fresh.order, fresh.unfinished);
   fresh.order = next_order_++;
   ++fresh.round;
   fresh.count = count;
@@ -152,6 +154,7 @@ void RecvConnection::finish_buffer(RecvRequest& request, uint32_t index, uint64_
   }
   buffer.size_bytes = size_bytes;
   buffer.parts_here = ~0U;
+  PLEXUS_DCHECK(request.unfinished > 0, request.order, index);
   --request.unfinished;
   ++finished_;
 }

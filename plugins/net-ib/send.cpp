@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <netinet/in.h>
 
+#include "guest/assert.hpp"
+
 namespace plexus::net_ib {
 namespace {
 
@@ -75,6 +77,7 @@ int32_t SendConnection::isend(std::span<const plexus_net_source_t> sources,
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
   }
   SendRequest& fresh = free_.pop();
+  PLEXUS_DCHECK(!fresh.is_used, fresh.number);
   std::copy(sources.begin(), sources.end(), fresh.sources.begin());
   fresh.sources_count = static_cast<uint32_t>(sources.size());
   fresh.size_bytes = size_bytes;
@@ -273,6 +276,9 @@ bool SendConnection::post_part(SendRequest& request, uint32_t index) {
     return false;
   }
   const uint32_t count = lay_out(request, index, lane.rail);
+  PLEXUS_DCHECK(count == places, count, places);
+  PLEXUS_DCHECK(request.waiting > 0 && request.waiting <= request.unfinished, request.waiting,
+                request.unfinished);
   request.part[index] = {SendRequest::PartState::kPosted, static_cast<uint8_t>(lane.rail),
                          static_cast<uint8_t>(lane.qp), static_cast<uint16_t>(count)};
   --request.waiting;
@@ -302,6 +308,7 @@ uint32_t SendConnection::gather(const SendRequest& request,
     size_bytes -= bytes;
     begin = 0;
   }
+  PLEXUS_DCHECK(size_bytes == 0 && pieces_count_ <= pieces_.size(), size_bytes, pieces_count_);
   return pieces_count_ - first;
 }
 
@@ -314,6 +321,7 @@ uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uin
   pieces_count_ = 0;
   // Of the last `pieces` of pieces_.
   const auto add = [&](uint32_t pieces, const RemotePlace& to) {
+    PLEXUS_DCHECK(count < work_.size(), count);
     ibv_send_wr& work = work_[count];
     work.wr_id = WorkId{WorkKind::kData, request.number, index}.pack();
     work.next = nullptr;
@@ -366,6 +374,8 @@ uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uin
 // ------------------------------------------------------------------------------------- their ends
 
 void SendConnection::finish_part(SendRequest& request, uint32_t index) {
+  PLEXUS_DCHECK(request.part[index].state == SendRequest::PartState::kPosted, index);
+  PLEXUS_DCHECK(request.unfinished > request.waiting, request.unfinished, request.waiting);
   request.part[index].state = SendRequest::PartState::kDone;
   finished_ += --request.unfinished == 0 ? 1 : 0;
 }

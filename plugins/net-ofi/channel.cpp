@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "guest/assert.hpp"
 #include "plugins/net-ofi/parking.hpp"
 
 namespace plexus::net_ofi {
@@ -129,6 +130,7 @@ bool Channel::is_shared_memory() const noexcept { return domain(0).provider() ==
 
 ssize_t Channel::note(ssize_t result, Operation& operation) noexcept {
   if (result == 0) {
+    PLEXUS_DCHECK(!operation.hook.is_linked(), operation.kind);
     operation.sink = this;
     operations_.push_back(operation);
   }
@@ -222,6 +224,8 @@ bool Channel::progress() {
 
 void Channel::take(const Event& event) {
   if (event.operation != nullptr) {  // an endpoint error that persists is no news
+    PLEXUS_DCHECK(event.operation->sink == this && event.operation->hook.is_linked(),
+                  event.operation->kind);
     operations_.erase(operations_.iterator_to(*event.operation));
     has_news_ = true;
   }
@@ -230,8 +234,7 @@ void Channel::take(const Event& event) {
   }
   switch (event.operation->kind) {
     case OperationKind::kControlSend:
-      is_control_busy_[event.operation->index] = false;
-      ++free_controls_;
+      end_control_send(event.operation->index);
       break;
     case OperationKind::kControlReceive:
       take_control(event);
@@ -247,6 +250,12 @@ void Channel::take(const Event& event) {
         messages_->take(event);
       }
   }
+}
+
+void Channel::end_control_send(uint32_t index) noexcept {
+  PLEXUS_DCHECK(is_control_busy_[index] && free_controls_ < kControlSends, index, free_controls_);
+  is_control_busy_[index] = false;
+  ++free_controls_;
 }
 
 void Channel::take_control(const Event& event) {
@@ -305,8 +314,7 @@ void Channel::take_error(const Event& event) {
     return;
   }
   if (event.operation != nullptr && event.operation->kind == OperationKind::kControlSend) {
-    is_control_busy_[event.operation->index] = false;
-    ++free_controls_;
+    end_control_send(event.operation->index);
   }
   depart(fail(is_peer_gone(event.error) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
               "lost the connection with {}: {}", peer_text_, error_text(event.error)));
@@ -352,6 +360,7 @@ bool Channel::send_control(const WireControl& message, uint32_t rail) {
   const ssize_t result = send(rail, {&control, sizeof control, rails_[rail].memory.descriptor()},
                               tags_.make(TagKind::kControl), control_sends_[index]);
   if (result == 0) {
+    PLEXUS_DCHECK(free_controls_ > 0, index);
     is_control_busy_[index] = true;
     --free_controls_;
     return true;

@@ -174,6 +174,7 @@ class Channel final : private Link::Member {
   /// Notes an operation that has started if `result` is 0, and returns `result`.
   ssize_t note(ssize_t result, Operation& operation) noexcept;
   void take(const Event& event) override;
+  void end_control_send(uint32_t index) noexcept;
   void take_control(const Event& event);
   void take_ready(const WireControl& ready, uint32_t rail);
   void take_error(const Event& event);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-ofi/flush.hpp"
 
+#include "guest/assert.hpp"
+
 namespace plexus::net_ofi {
 namespace {
 
@@ -38,6 +40,7 @@ FlushRequest* Flushes::plan(std::span<const plexus_net_buffer_t> buffers, uint32
       request->count = 0;
     }
     for (uint32_t rail = 0; rail < rails; ++rail) {
+      PLEXUS_DCHECK(request->count < request->reads.size(), request->count, rails);
       FlushRead& read = request->reads[request->count++];
       read.rail = rail;
       read.from = read_back_of(buffer, rail);

@@ -16,6 +16,7 @@
 
 #include "plugin-api/plexus_net.h"
 
+#include "guest/assert.hpp"
 #include "plugins/net-ofi/channel.hpp"
 
 /// A request as the host sees it.
@@ -57,7 +58,10 @@ class Flushes {
   /// Starts planned reads in order. 0, or libfabric's error; -FI_EAGAIN: some are not started.
   [[nodiscard]] ssize_t start(Channel& channel);
   /// The request has ended.
-  void release(FlushRequest& request) { free_.push_back(&request); }
+  void release(FlushRequest& request) {
+    PLEXUS_DCHECK(request.unfinished == 0 && free_.size() < requests_.size(), free_.size());
+    free_.push_back(&request);
+  }
 
  private:
   std::vector<std::unique_ptr<FlushRequest>> requests_;  // made on demand

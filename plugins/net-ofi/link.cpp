@@ -5,6 +5,7 @@
 #include <bit>
 #include <span>
 
+#include "guest/assert.hpp"
 #include "security/terms.hpp"
 
 namespace plexus::net_ofi {
@@ -111,7 +112,8 @@ Result<Links::Found> Links::join(const Wish& wish, Link::Member& member) {
   }
   if (link == nullptr) {
     PLEXUS_TRY(fresh, Link::open(*wish.device));
-    static_cast<void>(fresh->join(wish.direction, member, wish.tag));  // nobody else is there
+    const bool has_joined = fresh->join(wish.direction, member, wish.tag);
+    PLEXUS_ASSERT(has_joined, number);  // nobody else is there
     link = std::move(fresh);
     if (may_share) {  // an incoming connection whose place is taken keeps the link for itself
       links_.try_emplace({wish.device, wish.peer, number}, link);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <sys/uio.h>
 
+#include "guest/assert.hpp"
+
 namespace plexus::net_ofi {
 
 Result<FidPtr<fid_mr>> MemoryCache::make(const plexus_net_region_t& region, const char* where) {
@@ -59,7 +61,8 @@ void MemoryCache::release(fid_mr* registration) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
     return entry.second.registration.get() == registration;
   });
-  if (found != entries_.end() && --found->second.users == 0) {
+  PLEXUS_ASSERT(found != entries_.end() && found->second.users > 0, registration);
+  if (--found->second.users == 0) {
     entries_.erase(found);
   }
 }

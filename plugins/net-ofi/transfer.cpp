@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "guest/assert.hpp"
+
 namespace plexus::net_ofi {
 namespace {
 
@@ -224,6 +226,7 @@ void SendConnection::start_waiting() {
 
 void SendConnection::take_done(const Event& event) {
   auto& request = *static_cast<SendRequest*>(event.operation->owner);
+  PLEXUS_DCHECK(request.unfinished > 0, request.tag);
   if (event.error != 0) {
     break_off(failure_of(event, "sending"));
     return;
@@ -399,7 +402,9 @@ void RecvConnection::take_flushed(const Event& event) {
   if (event.error != 0) {
     return break_off(failure_of(event, "reading GPU memory back"));
   }
-  --static_cast<FlushRequest*>(event.operation->owner)->unfinished;
+  auto& request = *static_cast<FlushRequest*>(event.operation->owner);
+  PLEXUS_DCHECK(request.unfinished > 0 && request.started <= request.count, request.count);
+  --request.unfinished;
 }
 
 void RecvConnection::take_done(const Event& event) {
@@ -434,8 +439,10 @@ void RecvConnection::take_message(RecvBuffer& buffer, const Event& event) {
   if (buffer.size_bytes > buffer.room_bytes) {
     return break_off(too_long(buffer, buffer.size_bytes));
   }
+  PLEXUS_DCHECK(buffer.unfinished == 1, buffer.unfinished);
   --buffer.unfinished;
   for (uint32_t rail = 1; buffer.split.blocks > 0 && rail < channel().rails(); ++rail) {
+    PLEXUS_DCHECK(waiting_parts_.size() < waiting_parts_.capacity(), waiting_parts_.size());
     if (part_of(buffer.split, buffer.first_bytes, channel().rails(), rail).size_bytes > 0) {
       waiting_parts_.push_back({&buffer, rail});
       ++buffer.unfinished;
@@ -447,6 +454,7 @@ void RecvConnection::take_message(RecvBuffer& buffer, const Event& event) {
 }
 
 void RecvConnection::end_buffer(RecvBuffer& buffer) {
+  PLEXUS_DCHECK(buffer.request->unfinished > 0 && announced_ <= received_, announced_, received_);
   --buffer.request->unfinished;
   ++received_;
   unannounced_bytes_ += buffer.size_bytes;

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <span>
 
+#include "guest/assert.hpp"
 #include "plugins/net-socket/fault.hpp"
 #include "plugins/net-socket/liveness.hpp"
 #include "plugins/net-socket/option.hpp"
@@ -260,6 +261,7 @@ void Listener::admit(Stranger& stranger) {
     link.peer = stranger.peer;
   }
   link.sockets[hello.socket_index] = std::move(stranger.socket);
+  PLEXUS_ASSERT(gathering->arrived < link.sockets.size(), gathering->arrived);
   ++gathering->arrived;
 }
 

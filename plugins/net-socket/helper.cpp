@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <sys/eventfd.h>
 
+#include "guest/assert.hpp"
 #include "guest/thread.hpp"
 #include "plugins/net-socket/liveness.hpp"
 #include "plugins/support/descriptors.hpp"
@@ -51,6 +52,9 @@ Helper::~Helper() {
 void Helper::push(size_t socket, const Part& part) noexcept {
   Queue& queue = *queues_[socket];
   const uint32_t tail = queue.tail.load(std::memory_order_relaxed);
+  PLEXUS_DCHECK(tail - queue.head.load(std::memory_order_relaxed) < queue.parts.size(), tail);
+  PLEXUS_DCHECK(part.size_bytes > 0 && part.parts_left->load(std::memory_order_relaxed) > 0,
+                part.size_bytes);
   queue.parts[tail % queue.parts.size()] = part;
   // Sequentially consistent with sleep(): either this thread sees the helper asleep, or the helper
   // sees the part.
@@ -93,6 +97,7 @@ bool Helper::move_part(size_t socket) {
     return false;
   }
   const Part& part = queue.parts[head % queue.parts.size()];
+  PLEXUS_DCHECK(queue.moved_bytes < part.size_bytes, queue.moved_bytes, part.size_bytes);
   std::byte* data = part.data + queue.moved_bytes;
   const uint64_t size_bytes = std::min(part.size_bytes - queue.moved_bytes, kHelperBytesPerCall);
   Socket& used = *options_.sockets[socket];
@@ -109,7 +114,9 @@ bool Helper::move_part(size_t socket) {
     queue.moved_bytes = 0;
     std::atomic<uint32_t>* parts_left = part.parts_left;
     queue.head.store(head + 1, std::memory_order_relaxed);
-    parts_left->fetch_sub(1, std::memory_order_release);  // pairs with the acquire in is_done()
+    // pairs with the acquire in is_done()
+    const uint32_t left = parts_left->fetch_sub(1, std::memory_order_release);
+    PLEXUS_DCHECK(left > 0, socket);
   }
   return true;
 }

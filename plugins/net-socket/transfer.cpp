@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "guest/assert.hpp"
 #include "plugins/net-socket/option.hpp"
 
 namespace plexus::net_socket {
@@ -97,12 +98,15 @@ Result<void> Connection::start_helpers(Direction direction) {
 void Connection::push_parts(const WireHeader& header,
                             const Pieces& payload,
                             std::atomic<uint32_t>& parts_left) noexcept {
+  PLEXUS_DCHECK(header.parts <= data_sockets() && payload.size_bytes() >= header.size_bytes,
+                header.parts, data_sockets(), header.size_bytes);
   std::array<iovec, PLEXUS_NET_PIECES_MAX> places{};
   for (uint32_t index = 0; index < header.parts; ++index) {
     const uint32_t socket = (header.first_part_socket + index) % data_sockets();
     const uint64_t begin = part_begin(header, index);
     const size_t count =
         payload.lay_out(begin, part_begin(header, index + 1) - begin, places.data());
+    PLEXUS_DCHECK(count > 0, index, header.parts, header.size_bytes);
     parts_left.fetch_add(static_cast<uint32_t>(count) - 1, std::memory_order_relaxed);
     for (size_t i = 0; i < count; ++i) {
       helpers_[socket % threads_]->push(
@@ -162,6 +166,7 @@ int32_t SendConnection::isend(const Pieces& payload, int32_t tag, plexus_net_req
     return is_broken() ? report_fault() : PLEXUS_AGAIN;
   }
   SendRequest& fresh = free_.pop();
+  PLEXUS_DCHECK(fresh.is_done(), fresh.written_bytes, fresh.first_socket_bytes);
   fresh.payload = payload;
   fresh.header = make_header(payload.size_bytes(), tag);
   fresh.first_socket_bytes =
@@ -224,6 +229,8 @@ void SendConnection::progress() {
     return;
   }
   request.written_bytes += static_cast<uint64_t>(n);
+  PLEXUS_DCHECK(request.written_bytes <= request.first_socket_bytes, request.written_bytes,
+                request.first_socket_bytes);
   if (request.written_bytes == request.first_socket_bytes) {
     unwritten_.pop();
   }
@@ -297,6 +304,7 @@ RecvRequest* RecvConnection::post(uint32_t count) noexcept {
     return nullptr;
   }
   RecvRequest& fresh = free_.pop();
+  PLEXUS_DCHECK(fresh.is_done(), fresh.unfinished_messages);
   fresh.count = count;
   fresh.free_buffers = count;
   fresh.unfinished_messages = count;
@@ -371,6 +379,7 @@ bool RecvConnection::read_more() {
   const uint64_t here = std::min(wanted_bytes, static_cast<uint64_t>(n));
   current_bytes_ += here;
   stash_end_ += static_cast<uint64_t>(n) - here;
+  PLEXUS_DCHECK(stash_begin_ <= stash_end_ && stash_end_ <= kStashBytes, stash_begin_, stash_end_);
   if (current_ != nullptr && current_bytes_ == current_buffer_->size_bytes) {
     end_message();
   }
@@ -440,9 +449,11 @@ bool RecvConnection::begin_message(const WireHeader& header) {
   if (header.parts > 0) {
     owner->parts_left.fetch_add(header.parts, std::memory_order_relaxed);
     push_parts(header, buffer->room, owner->parts_left);
+    PLEXUS_DCHECK(owner->unfinished_messages > 0, header.tag);
     --owner->unfinished_messages;
     return true;
   }
+  PLEXUS_DCHECK(current_ == nullptr && current_buffer_ == nullptr);
   current_ = owner;
   current_buffer_ = buffer;
   current_bytes_ = 0;
@@ -459,6 +470,7 @@ RecvBuffer* RecvConnection::take_buffer(int32_t tag, RecvRequest** owner) {
     if (buffer == end) {
       continue;
     }
+    PLEXUS_DCHECK(request.free_buffers > 0, tag);
     buffer->is_taken = true;
     *owner = &request;
     if (--request.free_buffers == 0) {
@@ -470,6 +482,8 @@ RecvBuffer* RecvConnection::take_buffer(int32_t tag, RecvRequest** owner) {
 }
 
 void RecvConnection::end_message() {
+  PLEXUS_DCHECK(current_->unfinished_messages > 0 && current_bytes_ == current_buffer_->size_bytes,
+                current_bytes_);
   --current_->unfinished_messages;
   current_ = nullptr;
   current_buffer_ = nullptr;

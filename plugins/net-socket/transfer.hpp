@@ -23,6 +23,7 @@
 
 #include "plugin-api/plexus_net.h"
 
+#include "guest/assert.hpp"
 #include "plugins/net-socket/endpoint.hpp"
 #include "plugins/net-socket/fault.hpp"
 #include "plugins/net-socket/helper.hpp"
@@ -48,6 +49,7 @@ class Pieces {
  public:
   void add(const void* data, uint64_t size_bytes) noexcept {
     // Payload that is sent is only read.
+    PLEXUS_DCHECK(count_ < pieces_.size(), count_);
     pieces_[count_++] = {static_cast<std::byte*>(const_cast<void*>(
                              data)),  // NOLINT(cppcoreguidelines-pro-type-const-cast)
                          size_bytes};

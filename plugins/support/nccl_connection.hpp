@@ -13,6 +13,7 @@
 #include "plugin-api/nccl/net_common.h"
 #include "plugin-api/plexus_net.h"
 
+#include "guest/assert.hpp"
 #include "plugins/support/abi_boundary.hpp"
 
 namespace plexus::plugin::nccl_export {
@@ -239,6 +240,7 @@ inline int32_t posted(
   if (code != PLEXUS_OK || raw == nullptr) {
     return code == PLEXUS_AGAIN ? PLEXUS_OK : code;
   }
+  PLEXUS_DCHECK(!connection.free.empty());
   Request* const request = connection.free.back();
   connection.free.pop_back();
   request->raw = raw;
@@ -360,6 +362,8 @@ inline int32_t test(void* handle, int* is_done, int* sizes) {
                    [](uint64_t size) { return static_cast<int>(size); });
   }
   *is_done = code == PLEXUS_OK ? 1 : 0;
+  PLEXUS_DCHECK(request.connection->free.size() < request.connection->requests.size(),
+                request.connection->free.size());
   request.connection->free.push_back(&request);
   return code;
 }

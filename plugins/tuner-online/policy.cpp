@@ -6,6 +6,8 @@
 #include <numeric>
 #include <optional>
 
+#include "guest/assert.hpp"
+
 namespace plexus::tuner_online {
 namespace {
 
@@ -169,6 +171,7 @@ std::vector<Way> list_ways(std::span<const plexus_tuner_candidate_t> candidates,
       ways.push_back(wide);
     }
   }
+  PLEXUS_ASSERT(ways.size() <= kWaysMax, ways.size());
   return ways;
 }
 
