@@ -183,7 +183,7 @@ Result<void> Agent::open(std::shared_ptr<const FamilyMap> map) {
   if (!std::equal(ranks_.begin(), ranks_.end(), ranks.begin(), ranks.end())) {
     return break_of_protocol("a table with other ranks of this process");
   }
-  PLEXUS_ASSERT(groups_.empty() && parent_ == std::nullopt && children_.empty(), groups_.size());
+  PLEXUS_DCHECK(groups_.empty() && parent_ == std::nullopt && children_.empty(), groups_.size());
   map_ = std::move(map);
   self_ = *self;
   Group& world = make_group(world_, map_->all);
@@ -191,7 +191,7 @@ Result<void> Agent::open(std::shared_ptr<const FamilyMap> map) {
   parent_ = world.parent();
   const auto below = world.children();
   children_ = {below.begin(), below.end()};
-  PLEXUS_ASSERT(parent_.value_or(0) <= self_ && (children_.empty() || *children_.begin() > self_),
+  PLEXUS_DCHECK(parent_.value_or(0) <= self_ && (children_.empty() || *children_.begin() > self_),
                 self_);
   for (const uint32_t child : below) {
     out_.send(child, {.type = MessageType::kTable, .group = world_, .payload = table_});
@@ -272,12 +272,12 @@ std::vector<uint64_t> Agent::group_ids() const {
 }
 
 Agent::Group& Agent::make_group(uint64_t id, std::shared_ptr<const GroupLayout> layout) {
-  PLEXUS_ASSERT(groups_.count(id) == 0, id);
+  PLEXUS_DCHECK(groups_.count(id) == 0, id);
   Group& group = groups_[id];
   group.layout = std::move(layout);
   const ControlTree& tree = group.layout->tree;
   const auto mine = tree.position_of(self_);
-  PLEXUS_ASSERT(mine.has_value(), id, self_);  // a rank of this process is in it
+  PLEXUS_DCHECK(mine.has_value(), id, self_);  // a rank of this process is in it
   group.position = *mine;
   for (const uint32_t position : tree.subtree(group.position)) {
     for (const uint32_t rank : map_->table.ranks_of(tree.process_at(position))) {
@@ -289,7 +289,7 @@ Agent::Group& Agent::make_group(uint64_t id, std::shared_ptr<const GroupLayout> 
       }
     }
   }
-  PLEXUS_ASSERT(!group.ranks.empty() && group.ranks.size() <= group.expected, group.expected);
+  PLEXUS_DCHECK(!group.ranks.empty() && group.ranks.size() <= group.expected, group.expected);
   return group;
 }
 

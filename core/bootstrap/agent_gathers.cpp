@@ -107,7 +107,7 @@ void Agent::finish(uint64_t id, Group& group, uint64_t number) {
 }
 
 void Agent::pass_down(uint64_t id, Group& group, const Message& gathered) {
-  PLEXUS_ASSERT(!group.failure.has_value() && group.gathers.count(gathered.tag) != 0, id,
+  PLEXUS_DCHECK(!group.failure.has_value() && group.gathers.count(gathered.tag) != 0, id,
                 gathered.tag);
   group.gathers.erase(gathered.tag);
   for (const uint32_t child : group.children()) {
@@ -178,7 +178,7 @@ void Agent::ask_below(uint64_t id, Group& group, uint64_t number, uint32_t paren
   std::set_difference(group.ranks.begin(), group.ranks.end(), gather.ranks.begin(),
                       gather.ranks.end(), std::back_inserter(missing));
   if (parent == kNobody) {
-    PLEXUS_ASSERT(group.inquiry.has_value() && !group.parent().has_value(), id, number);
+    PLEXUS_DCHECK(group.inquiry.has_value() && !group.parent().has_value(), id, number);
     group.inquiry->missing = explain_missing(missing);
   } else if (!missing.empty()) {
     out_.send(parent, {.type = MessageType::kMissing,
@@ -329,7 +329,7 @@ void Agent::note(uint64_t id, Group& group, LeaveNote note) {
     return;
   }
   group.left_below += is_below(group, rank) ? 1 : 0;
-  PLEXUS_ASSERT(group.left_below <= group.expected && group.left_below <= group.left.size(),
+  PLEXUS_DCHECK(group.left_below <= group.expected && group.left_below <= group.left.size(),
                 group.left_below, group.expected, group.left.size());
   compare_left(id, group, rank);
 }
@@ -350,7 +350,7 @@ void Agent::check_left(uint64_t id, Group& group) {
     return;
   }
   for (const auto& [number, gather] : group.gathers) {
-    PLEXUS_ASSERT(!gather.ranks.empty() || !gather.processes.empty(), id, number);
+    PLEXUS_DCHECK(!gather.ranks.empty() || !gather.processes.empty(), id, number);
     for (const auto& [gone, note] : group.left) {
       if (note.gathers <= number) {
         const uint32_t caller = gather.ranks.empty()
@@ -402,7 +402,7 @@ void Agent::progress_leaving(uint64_t id, Group& group) {
       covered += counts && is_below(group, rank) ? 1 : 0;
     }
   }
-  PLEXUS_ASSERT(covered <= group.expected, id, covered, group.expected);
+  PLEXUS_DCHECK(covered <= group.expected, id, covered, group.expected);
   if (covered < group.expected) {
     return;
   }
@@ -413,7 +413,7 @@ void Agent::progress_leaving(uint64_t id, Group& group) {
     }
     return;
   }
-  PLEXUS_ASSERT(*above != self_, id, *above);
+  PLEXUS_DCHECK(*above != self_, id, *above);
   group.notes_at = above;
   send_notes(id, group, *above);
 }
@@ -452,7 +452,7 @@ void Agent::end_group(uint64_t id, Group& group) {
 
 void Agent::leave(uint32_t rank) {
   const size_t erased = present_.erase(rank);
-  PLEXUS_ASSERT(erased == 1 && !is_over_, rank, erased);
+  PLEXUS_DCHECK(erased == 1 && !is_over_, rank, erased);
   if (!present_.empty()) {
     return;
   }
@@ -491,7 +491,7 @@ std::optional<uint32_t> Agent::heir_of(const Group& group) const {
       heir = tree.process_at(at);
     }
   }
-  PLEXUS_ASSERT(heir != self_, self_);
+  PLEXUS_DCHECK(heir != self_, self_);
   return heir;
 }
 

@@ -63,7 +63,7 @@ void AgentHost::say_goodbye(const Message& /*message*/) {}
 
 void AgentHost::add(uint32_t rank, Family& family) {
   const std::lock_guard lock(mutex_);
-  PLEXUS_ASSERT(families_.count(rank) == 0, rank);
+  PLEXUS_DCHECK(families_.count(rank) == 0, rank);
   families_[rank] = &family;
 }
 
@@ -118,7 +118,7 @@ LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks, AgentHooks hooks
   // Cannot fail: one process with all ranks.
   const auto opened =
       agent_.open(std::make_shared<const FamilyMap>(ProcessTable::make({std::move(self)}).value()));
-  PLEXUS_ASSERT(opened.has_value(), nranks);
+  PLEXUS_DCHECK(opened.has_value(), nranks);
 }
 
 // ---- AgentServer ----
@@ -186,7 +186,7 @@ Result<void> AgentServer::join(JoinInfo info, Family& family) {
     return describe_lack_of_memory();
   }
   PLEXUS_TRY(agent_.join(info));
-  PLEXUS_ASSERT(families_.count(info.rank) == 0, info.rank);  // else the agent has refused it
+  PLEXUS_DCHECK(families_.count(info.rank) == 0, info.rank);  // else the agent has refused it
   families_[info.rank] = &family;
   return ok();
 }
@@ -244,7 +244,7 @@ void AgentServer::step() {
 /// A message may have been taken in part, so what the agent knows of groups may be wrong: it tells
 /// those of other processes whom it can, and its own ranks in any case.
 void AgentServer::break_down() {
-  PLEXUS_ASSERT(!is_broken_);
+  PLEXUS_DCHECK(!is_broken_);
   const Error error = describe_lack_of_memory();
   fail_all(error);
   for (const auto& [rank, family] : families_) {
@@ -272,7 +272,7 @@ void AgentServer::wait_for_goodbye() {
 bool AgentServer::has_said_goodbye() const { return links_->is_empty() && !peers_->is_holding(); }
 
 void AgentServer::say_goodbye(const Message& message) {
-  PLEXUS_ASSERT(!ends_ && !has_ended_);
+  PLEXUS_DCHECK(!ends_ && !has_ended_);
   if (introducer_ != 0) {
     links_->send(introducer_, {.type = MessageType::kLeave});
     links_->finish(std::exchange(introducer_, 0));
@@ -287,7 +287,7 @@ void AgentServer::say_goodbye(const Message& message) {
 
 void AgentServer::send(uint32_t process, const Message& message) {
   peers_->set_table(agent_.map()->table, agent_.self());
-  PLEXUS_ASSERT(process != agent_.self() && process < agent_.map()->table.nprocesses(), process);
+  PLEXUS_DCHECK(process != agent_.self() && process < agent_.map()->table.nprocesses(), process);
   peers_->send(process, message);
 }
 

@@ -104,7 +104,7 @@ void Agent::adopt_children_of(uint32_t process) {
       adopt_children_of(child);
       continue;
     }
-    PLEXUS_ASSERT(child > self_, child, self_);
+    PLEXUS_DCHECK(child > self_, child, self_);
     children_.insert(child);
     out_.send(child, {.type = MessageType::kTable, .group = world_, .payload = table_});
     out_.send(child, {.type = MessageType::kNews, .group = world_, .payload = encode(all_news())});
@@ -114,7 +114,7 @@ void Agent::adopt_children_of(uint32_t process) {
 /// Finds a parent for this process after its own has gone.
 void Agent::attach() {
   parent_ = stand_in(map_->all->tree, self_);
-  PLEXUS_ASSERT(!parent_.has_value() || *parent_ < self_, self_);
+  PLEXUS_DCHECK(!parent_.has_value() || *parent_ < self_, self_);
   if (parent_.has_value() && !is_over_) {
     out_.send(*parent_,
               {.type = MessageType::kAttach, .group = world_, .payload = encode(all_news())});
@@ -251,7 +251,7 @@ void Agent::miss(uint32_t process) {
 }
 
 void Agent::suspect(Group& group, uint32_t process) const {
-  PLEXUS_ASSERT(process != self_ && !group.failure.has_value(), process);
+  PLEXUS_DCHECK(process != self_ && !group.failure.has_value(), process);
   if (!group.suspect.has_value()) {
     group.suspect = std::pair(process, now_);
   }
@@ -331,7 +331,7 @@ void Agent::tick(Clock::time_point now) {
       const auto ranks = map_->table.ranks_of(group.suspect->first);
       const auto member = std::find_if(ranks.begin(), ranks.end(),
                                        [&](uint32_t rank) { return group.layout->has(rank); });
-      PLEXUS_ASSERT(member != ranks.end(), id, group.suspect->first);  // needed: it is in the tree
+      PLEXUS_DCHECK(member != ranks.end(), id, group.suspect->first);  // needed: it is in the tree
       const uint32_t mine = *group.ranks.begin();
       spread({.kind = News::Kind::kGone, .subject = group.suspect->first}, std::nullopt, kNobody);
       spread_failure(id, mine,

@@ -17,7 +17,7 @@ Exchange::Exchange(std::shared_ptr<Family> family,
                    std::vector<uint32_t> members,
                    int rank)
     : family_(std::move(family)), group_(group), members_(std::move(members)), rank_(rank) {
-  PLEXUS_ASSERT(rank_ >= 0 && rank_ < nranks(), rank_, nranks());
+  PLEXUS_DCHECK(rank_ >= 0 && rank_ < nranks(), rank_, nranks());
   family_->open_group(group_);
 }
 
@@ -44,12 +44,12 @@ Result<Gathered> Exchange::all_gather(std::string blob, const std::atomic<bool>*
 }
 
 std::string Exchange::host_of(int rank) const {
-  PLEXUS_ASSERT(rank >= 0 && rank < nranks(), rank, nranks());
+  PLEXUS_DCHECK(rank >= 0 && rank < nranks(), rank, nranks());
   return family_->host_name_of(members_[static_cast<size_t>(rank)]);
 }
 
 std::string Exchange::process_of(int rank) const {
-  PLEXUS_ASSERT(rank >= 0 && rank < nranks(), rank, nranks());
+  PLEXUS_DCHECK(rank >= 0 && rank < nranks(), rank, nranks());
   return family_->process_name_of(members_[static_cast<size_t>(rank)]);
 }
 
@@ -59,7 +59,7 @@ void Exchange::count(uint64_t size_bytes) noexcept {
 }
 
 Result<void> Exchange::post(int peer, uint64_t tag, std::string blob) {
-  PLEXUS_ASSERT(peer >= 0 && peer < nranks(), peer, nranks());
+  PLEXUS_DCHECK(peer >= 0 && peer < nranks(), peer, nranks());
   count(blob.size());
   return family_->send({.type = MessageType::kPost,
                         .to = members_[static_cast<size_t>(peer)],
@@ -69,7 +69,7 @@ Result<void> Exchange::post(int peer, uint64_t tag, std::string blob) {
 }
 
 std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
-  PLEXUS_ASSERT(peer >= 0 && peer < nranks(), peer, nranks());
+  PLEXUS_DCHECK(peer >= 0 && peer < nranks(), peer, nranks());
   auto message = family_->try_take(group_, members_[static_cast<size_t>(peer)], tag);
   if (message.has_value()) {
     count(message->size());
@@ -88,7 +88,7 @@ void Exchange::on_post(uint64_t tag, PostHandler handler) {
         }
         for (Posted& answer :
              handler({.peer = static_cast<int>(at - members_.begin()), .blob = std::move(blob)})) {
-          PLEXUS_ASSERT(answer.peer >= 0 && answer.peer < nranks(), answer.peer, nranks());
+          PLEXUS_DCHECK(answer.peer >= 0 && answer.peer < nranks(), answer.peer, nranks());
           count(answer.blob.size());
           answers.emplace_back(members_[static_cast<size_t>(answer.peer)], std::move(answer.blob));
         }
@@ -97,7 +97,7 @@ void Exchange::on_post(uint64_t tag, PostHandler handler) {
 }
 
 void Exchange::probe(int peer, std::string payload) {
-  PLEXUS_ASSERT(peer >= 0 && peer < nranks(), peer, nranks());
+  PLEXUS_DCHECK(peer >= 0 && peer < nranks(), peer, nranks());
   // A refused probe is one of a group that has ended.
   (void)family_->send({.type = MessageType::kProbe,
                        .to = members_[static_cast<size_t>(peer)],
@@ -147,7 +147,7 @@ Result<std::unique_ptr<Exchange>> Exchange::subgroup(const std::vector<int>& mem
   std::vector<uint32_t> ranks;
   int mine = -1;
   for (size_t i = 0; i < members.size(); ++i) {
-    PLEXUS_ASSERT(members[i] >= 0 && members[i] < nranks(), members[i], nranks());
+    PLEXUS_DCHECK(members[i] >= 0 && members[i] < nranks(), members[i], nranks());
     ranks.push_back(members_[static_cast<size_t>(members[i])]);
     mine = members[i] == rank_ ? static_cast<int>(i) : mine;
   }

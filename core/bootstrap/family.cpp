@@ -26,7 +26,7 @@ std::vector<uint32_t> Family::gone_ranks(uint64_t group) const { return host_->g
 void Family::open_group(uint64_t group) {
   const std::lock_guard lock(mutex_);
   Group& opened = groups_[group];
-  PLEXUS_ASSERT(!opened.open, group);
+  PLEXUS_DCHECK(!opened.open, group);
   opened.open = true;
   ++groups_open_;
   if (broken_.has_value()) {
@@ -39,7 +39,7 @@ void Family::leave_group(uint64_t group, std::string record) {
   {
     const std::lock_guard lock(mutex_);
     Group& leaving = groups_[group];
-    PLEXUS_ASSERT(leaving.open && groups_open_ > 0, group, groups_open_);
+    PLEXUS_DCHECK(leaving.open && groups_open_ > 0, group, groups_open_);
     leaving.open = false;
     leaving.handler = nullptr;
     leaving.probe_handler = nullptr;
@@ -144,7 +144,7 @@ std::optional<std::string> Family::try_take(uint64_t group, uint32_t from, uint6
   if (at == messages.end()) {
     return std::nullopt;
   }
-  PLEXUS_ASSERT(!at->second.empty(), group, from, tag);
+  PLEXUS_DCHECK(!at->second.empty(), group, from, tag);
   std::string message = std::move(at->second.front());
   at->second.pop_front();
   if (at->second.empty()) {

@@ -120,7 +120,7 @@ Result<void> Introducer::join(uint32_t guest, const JoinInfo& info, bool is_rela
   const auto process = mine.processes.emplace(info.process.process, info.process).first;
   process->second.ranks.push_back(info.rank);
   names_.emplace(info.rank, name_of(info));
-  PLEXUS_ASSERT(names_.size() <= nranks_, names_.size(), nranks_);
+  PLEXUS_DCHECK(names_.size() <= nranks_, names_.size(), nranks_);
   if (names_.size() == nranks_) {
     complete();
   }
@@ -128,7 +128,7 @@ Result<void> Introducer::join(uint32_t guest, const JoinInfo& info, bool is_rela
 }
 
 void Introducer::complete() {
-  PLEXUS_ASSERT(!is_complete_ && !has_failed());
+  PLEXUS_DCHECK(!is_complete_ && !has_failed());
   is_complete_ = true;
   std::vector<ProcessEntry> entries;
   for (const auto& [id, guest] : guests_) {

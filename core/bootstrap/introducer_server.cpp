@@ -138,7 +138,7 @@ class IntroducerServer {
       relay_->lose_first(link.error().message());
       return;
     }
-    PLEXUS_ASSERT(first_ == 0, first_);
+    PLEXUS_DCHECK(first_ == 0, first_);
     first_ = link.value();
   }
   Result<void> take_for_relay(LinkSet::Link link, const Message& message) {

@@ -78,7 +78,7 @@ LinkSet::Entry* LinkSet::find(Link link) {
 
 LinkSet::Link LinkSet::add(Entry entry) {
   const Link link = next_++;
-  PLEXUS_ASSERT(link != kListener && links_.count(link) == 0, link);
+  PLEXUS_DCHECK(link != kListener && links_.count(link) == 0, link);
   security::Silence::start_probes(entry.socket.fd(), times_.silence);
   auto& made = links_[link] = std::make_unique<Entry>(std::move(entry));
   strangers_ += made->is_stranger ? 1 : 0;
@@ -189,13 +189,13 @@ void LinkSet::drop(Link link, const std::string& why) {
 void LinkSet::erase(Link link) {
   const auto at = links_.find(link);
   // Closing alone would not end it while a child made by a plain clone has it open.
-  PLEXUS_ASSERT(at != links_.end(), link);
+  PLEXUS_DCHECK(at != links_.end(), link);
   shutdown(at->second->socket.fd(), SHUT_RDWR);
   epoll_ctl(epoll_, EPOLL_CTL_DEL, at->second->socket.fd(), nullptr);
-  PLEXUS_ASSERT(strangers_ >= (at->second->is_stranger ? 1U : 0U), strangers_);
+  PLEXUS_DCHECK(strangers_ >= (at->second->is_stranger ? 1U : 0U), strangers_);
   strangers_ -= at->second->is_stranger ? 1 : 0;
   links_.erase(at);
-  PLEXUS_ASSERT(strangers_ <= links_.size(), strangers_, links_.size());
+  PLEXUS_DCHECK(strangers_ <= links_.size(), strangers_, links_.size());
 }
 
 void LinkSet::stop_listening() {
@@ -369,7 +369,7 @@ bool LinkSet::has_room() {
   }
   const auto oldest = std::find_if(links_.begin(), links_.end(),
                                    [](const auto& link) { return link.second->is_stranger; });
-  PLEXUS_ASSERT(oldest != links_.end(), strangers_, links_.size());
+  PLEXUS_DCHECK(oldest != links_.end(), strangers_, links_.size());
   if (oldest->second->deadline.time() - times_.handshake + kStrangerGrace > Clock::now()) {
     return false;
   }
@@ -447,7 +447,7 @@ bool LinkSet::take_bytes(Link link, const char* bytes, size_t size_bytes) {
 }
 
 void LinkSet::open(Entry& entry) {
-  PLEXUS_ASSERT(entry.state == Entry::State::kProving && entry.out.empty(), entry.state);
+  PLEXUS_DCHECK(entry.state == Entry::State::kProving && entry.out.empty(), entry.state);
   entry.state = entry.finishes ? Entry::State::kFinishing : Entry::State::kOpen;
   if (entry.finishes) {
     entry.deadline = Deadline::after(times_.finish);
@@ -480,7 +480,7 @@ bool LinkSet::take_messages(Link link) {
     }
     entry->is_mutual = true;
     if (std::exchange(entry->is_stranger, false)) {
-      PLEXUS_ASSERT(strangers_ > 0, link);
+      PLEXUS_DCHECK(strangers_ > 0, link);
       --strangers_;
       entry->deadline = Deadline::never();
     }
@@ -496,7 +496,7 @@ void LinkSet::flush(Link link, Entry& entry) {
     if (sent <= 0) {
       break;
     }
-    PLEXUS_ASSERT(static_cast<size_t>(sent) <= entry.out.size() - entry.sent_bytes, sent,
+    PLEXUS_DCHECK(static_cast<size_t>(sent) <= entry.out.size() - entry.sent_bytes, sent,
                   entry.sent_bytes, entry.out.size());
     entry.sent_bytes += static_cast<size_t>(sent);
     if (entry.sent_bytes == entry.out.size() || entry.sent_bytes >= kCompactBytes) {

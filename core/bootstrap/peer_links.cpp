@@ -10,7 +10,7 @@ namespace plexus {
 // ---- sending ----
 
 void PeerLinks::send(uint32_t process, const Message& message) {
-  PLEXUS_ASSERT(table_ != nullptr && process != self_, process);
+  PLEXUS_DCHECK(table_ != nullptr && process != self_, process);
   if (held_.count(process) != 0 || (link_to_.count(process) == 0 && must_wait(process))) {
     hold(process, message);
   } else {
@@ -24,7 +24,7 @@ void PeerLinks::hold(uint32_t process, const Message& message) {
     turns_.push_back(process);
   }
   held.push_back(message);
-  PLEXUS_ASSERT(turns_.size() == held_.size(), turns_.size(), held_.size());
+  PLEXUS_DCHECK(turns_.size() == held_.size(), turns_.size(), held_.size());
 }
 
 void PeerLinks::transmit(uint32_t process, const Message& message) {
@@ -42,7 +42,7 @@ void PeerLinks::transmit(uint32_t process, const Message& message) {
     at = link_to_.emplace(process, link.value()).first;
   }
   Connection& connection = connections_.at(at->second);
-  PLEXUS_ASSERT(connection.process == process && connection.rest == Connection::Rest::kNo, process);
+  PLEXUS_DCHECK(connection.process == process && connection.rest == Connection::Rest::kNo, process);
   connection.last_use = ++uses_;
   links_.send(at->second, message);
 }
@@ -126,7 +126,7 @@ void PeerLinks::make_room() {
 
 void PeerLinks::ask_to_rest(Link link) {
   Connection::Rest& rest = connections_.at(link).rest;
-  PLEXUS_ASSERT(rest == Connection::Rest::kNo, link, rest);
+  PLEXUS_DCHECK(rest == Connection::Rest::kNo, link, rest);
   rest = Connection::Rest::kAsked;
   std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
   links_.send(link, {.type = MessageType::kRest, .group = job_});
@@ -141,7 +141,7 @@ void PeerLinks::send_held() {
       continue;
     }
     const auto held = held_.extract(process);
-    PLEXUS_ASSERT(!held.empty() && !held.mapped().empty(), process);
+    PLEXUS_DCHECK(!held.empty() && !held.mapped().empty(), process);
     for (const Message& message : held.mapped()) {
       send(process, message);
     }
@@ -155,7 +155,7 @@ void PeerLinks::progress() {
     ask_to_rest(*by_reserve_);
   }
   send_held();
-  PLEXUS_ASSERT(turns_.size() == held_.size(), turns_.size(), held_.size());
+  PLEXUS_DCHECK(turns_.size() == held_.size(), turns_.size(), held_.size());
   if (goodbye_.has_value()) {
     finish_all();
   }
@@ -250,7 +250,7 @@ void PeerLinks::bind(Link link) {
   }
   at->second.process = process;
   at->second.last_use = ++uses_;
-  PLEXUS_ASSERT(at->second.rest == Connection::Rest::kNo, link);
+  PLEXUS_DCHECK(at->second.rest == Connection::Rest::kNo, link);
   if (held_.count(*process) == 0 && !must_wait(*process)) {
     link_to_.try_emplace(*process, link);
   }

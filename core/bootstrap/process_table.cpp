@@ -160,8 +160,8 @@ std::string ProcessTable::process_name_of(uint32_t rank) const {
 
 ControlTree::ControlTree(const ProcessTable& table, std::vector<uint32_t> processes)
     : processes_(std::move(processes)) {
-  PLEXUS_ASSERT(!processes_.empty() && processes_.back() < table.nprocesses(), processes_.size());
-  PLEXUS_ASSERT(std::adjacent_find(processes_.begin(), processes_.end(), std::greater_equal<>()) ==
+  PLEXUS_DCHECK(!processes_.empty() && processes_.back() < table.nprocesses(), processes_.size());
+  PLEXUS_DCHECK(std::adjacent_find(processes_.begin(), processes_.end(), std::greater_equal<>()) ==
                     processes_.end(),
                 processes_.size());
   for (uint32_t position = 0; position < size(); ++position) {
@@ -219,7 +219,7 @@ std::vector<uint32_t> ControlTree::subtree(uint32_t position) const {
     const auto below = children(found[at]);
     found.insert(found.end(), below.begin(), below.end());
   }
-  PLEXUS_ASSERT(found.size() <= size(), found.size(), size());
+  PLEXUS_DCHECK(found.size() <= size(), found.size(), size());
   return found;
 }
 

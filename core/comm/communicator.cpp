@@ -42,9 +42,9 @@ Communicator::Communicator(Process& process, CommConfig config)
 }
 
 Communicator::~Communicator() {
-  PLEXUS_ASSERT(magic.load(std::memory_order_relaxed) == live_magic(), number_);  // ends once
-  PLEXUS_ASSERT(!is_visited(), number_, visits);
-  PLEXUS_ASSERT(!initializer.joinable() && !finalizer.joinable(), number_);
+  PLEXUS_DCHECK(magic.load(std::memory_order_relaxed) == live_magic(), number_);  // ends once
+  PLEXUS_DCHECK(!is_visited(), number_, visits);
+  PLEXUS_DCHECK(!initializer.joinable() && !finalizer.joinable(), number_);
   magic.store(0, std::memory_order_relaxed);
   say_goodbye(Departure::kDestroyed);
   connections_.reset();  // before the network they use
@@ -106,7 +106,7 @@ static std::vector<int> list_members(const CommTopology& topology, int channel, 
       topology.orders[static_cast<size_t>(channel) % topology.orders.size()];
   std::vector<int> members;
   for (const int first : order.nodes) {
-    PLEXUS_ASSERT(static_cast<size_t>(first) + static_cast<size_t>(network) < order.ring.size(),
+    PLEXUS_DCHECK(static_cast<size_t>(first) + static_cast<size_t>(network) < order.ring.size(),
                   first, network, order.ring.size());
     members.push_back(order.ring[static_cast<size_t>(first) + static_cast<size_t>(network)]);
   }
@@ -248,11 +248,11 @@ void Communicator::open_peer_mapped_memory() {
 }
 
 Result<void> Communicator::start(CommSetup setup) {
-  PLEXUS_ASSERT(!runner_.has_value() && setup_.exchange == nullptr, number_);  // called once
+  PLEXUS_DCHECK(!runner_.has_value() && setup_.exchange == nullptr, number_);  // called once
   setup_ = std::move(setup);
-  PLEXUS_ASSERT(setup_.rank >= 0 && setup_.rank < setup_.nranks, setup_.rank, setup_.nranks);
-  PLEXUS_ASSERT(setup_.infos->size() == static_cast<size_t>(setup_.nranks), setup_.nranks);
-  PLEXUS_ASSERT(!setup_.topology->orders.empty());
+  PLEXUS_DCHECK(setup_.rank >= 0 && setup_.rank < setup_.nranks, setup_.rank, setup_.nranks);
+  PLEXUS_DCHECK(setup_.infos->size() == static_cast<size_t>(setup_.nranks), setup_.nranks);
+  PLEXUS_DCHECK(!setup_.topology->orders.empty());
   process_.memory.note_process();
   PLEXUS_TRY(open_tuner());
   PLEXUS_TRY(open_profilers());

@@ -12,7 +12,7 @@ namespace plexus {
 void CommunicatorTable::add(Communicator* comm) {
   const std::lock_guard lock(mutex_);
   const bool is_new = live_.insert(comm).second;
-  PLEXUS_ASSERT(is_new, comm);
+  PLEXUS_DCHECK(is_new, comm);
 }
 
 bool CommunicatorTable::remove(Communicator* comm) {
@@ -61,7 +61,7 @@ void* CommunicatorTable::take_memory() {
 
 void CommunicatorTable::give_back(void* memory) noexcept {
   const std::lock_guard lock(mutex_);
-  PLEXUS_ASSERT(free_.size() < free_.capacity(), free_.size());  // see take_memory()
+  PLEXUS_DCHECK(free_.size() < free_.capacity(), free_.size());  // see take_memory()
   PLEXUS_DCHECK(std::find(free_.begin(), free_.end(), memory) == free_.end(), memory);
   free_.push_back(memory);
 }

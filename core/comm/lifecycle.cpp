@@ -138,7 +138,7 @@ Result<void> finalize_later(Communicator& comm) {
     comm.finalized.store(false, std::memory_order_relaxed);
     return std::move(thread).error();
   }
-  PLEXUS_ASSERT(!comm.finalizer.joinable());
+  PLEXUS_DCHECK(!comm.finalizer.joinable());
   comm.finalizer = std::move(thread).value();
   return fail(Code::kInProgress, "in progress");
 }
@@ -247,7 +247,7 @@ Result<void> destroy(Process& process, Communicator* comm) {
   };
   const auto leaving = std::make_shared<Leaving>(comm);  // std::function copies
   return run_life_job([leaving]() -> Result<void> {
-    PLEXUS_ASSERT(leaving->comm != nullptr);  // a job runs once
+    PLEXUS_DCHECK(leaving->comm != nullptr);  // a job runs once
     release(std::exchange(leaving->comm, nullptr));
     return ok();
   });

@@ -142,7 +142,7 @@ LinkAgreement::Passage LinkAgreement::pass(uint64_t call) {
     committed_.pop_front();
   }
   note_due();
-  PLEXUS_ASSERT(due_ > call, due_, call);
+  PLEXUS_DCHECK(due_ > call, due_, call);
   return {.may_begin = true, .shares = std::move(shares), .posts = {}};
 }
 
@@ -201,7 +201,7 @@ void LinkAgreement::note_due() noexcept {
 // ---- rank 0 ----
 
 void LinkAgreement::lead(int from, const Message& message) {
-  PLEXUS_ASSERT(options_.rank == 0, options_.rank);  // see decode()
+  PLEXUS_DCHECK(options_.rank == 0, options_.rank);  // see decode()
   const bool is_of_led = led_.has_value() && led_->version == message.version;
   switch (message.kind) {
     case Kind::kReport:
@@ -210,7 +210,7 @@ void LinkAgreement::lead(int from, const Message& message) {
     case Kind::kAccept:
       if (is_of_led) {
         led_->accepted.insert(from);
-        PLEXUS_ASSERT(led_->accepted.size() <= static_cast<size_t>(options_.nranks), from);
+        PLEXUS_DCHECK(led_->accepted.size() <= static_cast<size_t>(options_.nranks), from);
         if (led_->accepted.size() == static_cast<size_t>(options_.nranks)) {
           agreed_ = led_->change.shares;
           agreed_at_ = led_->change.at;
@@ -229,7 +229,7 @@ void LinkAgreement::lead(int from, const Message& message) {
 }
 
 void LinkAgreement::end(Kind how) {
-  PLEXUS_ASSERT(led_.has_value() && led_->version == versions_, versions_);
+  PLEXUS_DCHECK(led_.has_value() && led_->version == versions_, versions_);
   send_all({.kind = how, .version = led_->version});
   led_.reset();
 }
@@ -241,7 +241,7 @@ void LinkAgreement::propose() {
     return;
   }
   const uint64_t at = std::max({options_.calls(), farthest_, agreed_at_}) + ahead_;
-  PLEXUS_ASSERT(at > agreed_at_ && ahead_ <= kAheadMax, at, agreed_at_, ahead_);
+  PLEXUS_DCHECK(at > agreed_at_ && ahead_ <= kAheadMax, at, agreed_at_, ahead_);
   led_ = Proposal{
       .version = ++versions_, .change = {.at = at, .shares = std::move(shares)}, .accepted = {}};
   send_all({.kind = Kind::kPropose,

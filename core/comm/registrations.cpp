@@ -46,7 +46,7 @@ Result<void> Registrations::remove_buffer(void* handle) {
     return fail(Code::kInvalidUsage, "{} is not a registration of this communicator",
                 fmt::ptr(handle));
   }
-  PLEXUS_ASSERT(at->second > 0, at->second);
+  PLEXUS_DCHECK(at->second > 0, at->second);
   if (--at->second == 0) {
     buffers_.erase(at);
     end_mapping(handle);

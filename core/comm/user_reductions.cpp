@@ -29,7 +29,7 @@ int UserReductions::add(DataType type, const void* scalar, bool on_device) {
   while (entries_.count(op) != 0) {
     op = kFirstUserOp + static_cast<int>(++value % kRange);
   }
-  PLEXUS_ASSERT(op >= kFirstUserOp, op);
+  PLEXUS_DCHECK(op >= kFirstUserOp, op);
   entries_.emplace(op, entry);
   return op;
 }

@@ -24,7 +24,7 @@ class Visit {
     if (comm_ != nullptr) {
       // pairs with is_visited()
       const int visits = comm_->visits.fetch_sub(1, std::memory_order_release);
-      PLEXUS_ASSERT(visits > 0, visits);
+      PLEXUS_DCHECK(visits > 0, visits);
     }
   }
   Visit(Visit&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}

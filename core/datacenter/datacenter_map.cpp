@@ -55,7 +55,7 @@ class MapMaker {
     PLEXUS_TRY(walk, find_walk(map_.paths, map_.names));
     renumber(std::move(walk));
     map_.above = find_tree(map_.paths, static_cast<int>(map_.count()));
-    PLEXUS_ASSERT(map_.of_node.size() == nodes_.size(), map_.of_node.size(), nodes_.size());
+    PLEXUS_DCHECK(map_.of_node.size() == nodes_.size(), map_.of_node.size(), nodes_.size());
     return std::move(map_);
   }
 
@@ -305,7 +305,7 @@ class MapMaker {
       to = to < 0 ? next++ : to;
       datacenter = to;
     }
-    PLEXUS_ASSERT(static_cast<size_t>(next) == map_.count(), next,
+    PLEXUS_DCHECK(static_cast<size_t>(next) == map_.count(), next,
                   map_.count());  // all are visited
     DatacenterMap renamed;
     renamed.visits = std::move(walk);

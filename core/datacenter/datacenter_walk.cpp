@@ -185,7 +185,7 @@ std::vector<int> there_and_back(const Neighbours& joined) {
       walk.push_back(at);
     }
   }
-  PLEXUS_ASSERT(walk.size() == 2 * count - 1, walk.size(), count);
+  PLEXUS_DCHECK(walk.size() == 2 * count - 1, walk.size(), count);
   walk.pop_back();
   return walk;
 }

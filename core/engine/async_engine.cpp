@@ -68,7 +68,7 @@ AsyncEngine::~AsyncEngine() {
   arrived_.notify_all();
   if (thread_.joinable()) {
     thread_.join();
-    PLEXUS_ASSERT(pending_.empty() && running_.empty() && incoming_.empty(), pending_.size());
+    PLEXUS_DCHECK(pending_.empty() && running_.empty() && incoming_.empty(), pending_.size());
   }
 }
 
@@ -200,7 +200,7 @@ void AsyncEngine::take(Submission& submission) {
     last = &pending;
   }
   pending.orders = std::move(orders);
-  PLEXUS_ASSERT(pending.ahead <= pending.orders.size(), pending.ahead, pending.orders.size());
+  PLEXUS_DCHECK(pending.ahead <= pending.orders.size(), pending.ahead, pending.orders.size());
   pending.submission = std::move(submission);
   if (pending.ahead == 0) {
     ready_.push_back(&pending);
@@ -211,7 +211,7 @@ void AsyncEngine::take(Submission& submission) {
 void AsyncEngine::follow(Pending& pending) {
   PLEXUS_ASSERT(pending.ahead > 0 && !pending.started, pending.ahead);
   if (--pending.ahead == 0) {
-    PLEXUS_ASSERT(ready_.size() < ready_.capacity(), ready_.size());
+    PLEXUS_DCHECK(ready_.size() < ready_.capacity(), ready_.size());
     ready_.push_back(&pending);  // take() has made room
   }
 }
@@ -235,7 +235,7 @@ void AsyncEngine::release_from(const RankState& rank) {
 
 /// From here on its parts are not withdrawn any more.
 bool AsyncEngine::try_start(Pending& pending) {
-  PLEXUS_ASSERT(pending.ahead == 0 && !pending.started, pending.ahead);
+  PLEXUS_DCHECK(pending.ahead == 0 && !pending.started, pending.ahead);
   const StreamMark* const after = pending.submission.after.get();
   if (after != nullptr && !after->reached()) {
     return false;
@@ -260,7 +260,7 @@ void AsyncEngine::start_ready() {
       }
       ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    PLEXUS_ASSERT(running_.size() < running_.capacity(), running_.size());
+    PLEXUS_DCHECK(running_.size() < running_.capacity(), running_.size());
     running_.push_back(pending);
     for (const Submission::Part& part : pending->submission.parts) {
       engine_.add(*part.execution);
@@ -285,7 +285,7 @@ bool AsyncEngine::finish_done() {
 }
 
 void AsyncEngine::finish(Pending& pending) {
-  PLEXUS_ASSERT(pending.started && pending.ahead == 0, pending.ahead);
+  PLEXUS_DCHECK(pending.started && pending.ahead == 0, pending.ahead);
   std::shared_ptr<const Error> error;
   if (const Error* const failure = failure_of(pending.submission); failure != nullptr) {
     error = std::make_shared<const Error>(failure->clone());
@@ -310,7 +310,7 @@ void AsyncEngine::finish(Pending& pending) {
       }
     }
     pending_.erase(pending.self);
-    PLEXUS_ASSERT(!pending_.empty() || (last_.empty() && ready_.empty()), last_.size());
+    PLEXUS_DCHECK(!pending_.empty() || (last_.empty() && ready_.empty()), last_.size());
   }
   for (HostStream* const stream : streams) {
     stream->end(error);

@@ -33,7 +33,7 @@ Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
 
 void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
   if (plan.is_trial()) {
-    PLEXUS_ASSERT(course_ != nullptr && !course_->is_over());
+    PLEXUS_DCHECK(course_ != nullptr && !course_->is_over());
     plan.execution().watch.reset();  // of an earlier call
     fill_in(plan, course_->tasks_for(tasks));
     course_->note_call(plan.execution());
@@ -114,15 +114,15 @@ std::function<void()> CallRunner::finish_submission(std::function<void()> finish
   return [this, finished = std::move(finished)] {
     finished();
     const int submitted = submitted_.fetch_sub(1, std::memory_order_release);
-    PLEXUS_ASSERT(submitted > 0, submitted);
+    PLEXUS_DCHECK(submitted > 0, submitted);
     submitted_.notify_all();
     const int inside = inside_.fetch_sub(1, std::memory_order_release);
-    PLEXUS_ASSERT(inside > 0, inside);
+    PLEXUS_DCHECK(inside > 0, inside);
   };
 }
 
 Submission::Part CallRunner::start_submission(Plan& plan) {
-  PLEXUS_ASSERT(!plan.busy && plan.execution().finished, plan.busy);
+  PLEXUS_DCHECK(!plan.busy && plan.execution().finished, plan.busy);
   plan.busy = true;
   plan.execution().finished = false;
   return {.execution = &plan.execution(),
@@ -130,7 +130,7 @@ Submission::Part CallRunner::start_submission(Plan& plan) {
 }
 
 void CallRunner::submit_run(Execution& execution, std::function<void()> finished) {
-  PLEXUS_ASSERT(execution.finished && execution.remote != nullptr);
+  PLEXUS_DCHECK(execution.finished && execution.remote != nullptr);
   execution.finished = false;
   Submission::Part part{.execution = &execution,
                         .finished = finish_submission(std::move(finished))};

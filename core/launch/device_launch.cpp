@@ -136,17 +136,17 @@ class Launch {
       next.loans += size.loans;
       times += 2 * size.queues;
     }
-    PLEXUS_ASSERT(
+    PLEXUS_DCHECK(
         next.queues == all.queues + total_.queues && next.works == all.works + total_.works,
         total_.queues, total_.works);
-    PLEXUS_ASSERT(next.blocks <= blocks_ + block_count_, block_count_, total_.blocks);
-    PLEXUS_ASSERT(shares_blocks_ || next.blocks == blocks_ + block_count_, block_count_);
+    PLEXUS_DCHECK(next.blocks <= blocks_ + block_count_, block_count_, total_.blocks);
+    PLEXUS_DCHECK(shares_blocks_ || next.blocks == blocks_ + block_count_, block_count_);
     share_out(in_turn, std::span(next.blocks, blocks_ + block_count_));
   }
 
   /// Block i serves queues i, i + blocks, ...
   static void share_out(std::span<DeviceQueue* const> queues, std::span<DeviceBlock> blocks) {
-    PLEXUS_ASSERT(queues.empty() || !blocks.empty(), queues.size());
+    PLEXUS_DCHECK(queues.empty() || !blocks.empty(), queues.size());
     for (size_t i = queues.size(); i-- > 0;) {
       if (i + blocks.size() < queues.size()) {
         queues[i]->next = queues[i + blocks.size()];
@@ -413,7 +413,7 @@ void DeviceRun::prepare(Plan& plan,
                         uint64_t* done,
                         bool in_graph) {
   Execution& described = plan.execution();
-  PLEXUS_ASSERT(is_free() && execution_.finished && plan.on_device());
+  PLEXUS_DCHECK(is_free() && execution_.finished && plan.on_device());
   free_.store(false, std::memory_order_relaxed);
   plan.launches.fetch_add(1, std::memory_order_relaxed);
   plan_ = &plan;
@@ -453,7 +453,7 @@ void DeviceRun::submit() {
       return;
     }
     const int launches = plan_->launches.fetch_sub(1, std::memory_order_relaxed);
-    PLEXUS_ASSERT(launches > 0, launches);
+    PLEXUS_DCHECK(launches > 0, launches);
     record_.reset();
     free_.store(true, std::memory_order_release);
   });
@@ -474,7 +474,7 @@ Result<bool> DeviceRun::poll() noexcept {
   if (in_graph_) {
     const uint64_t replays = replays_ended_.load();
     const uint64_t begun = replays_begun_.load();
-    PLEXUS_ASSERT(replays <= begun && replays_served_ <= replays, replays, begun, replays_served_);
+    PLEXUS_DCHECK(replays <= begun && replays_served_ <= replays, replays, begun, replays_served_);
     ended = replays == begun;
     replays_served_ = ended ? replays : replays_served_;
   } else if (polls_++ % kPollsPerQuery == 0 || all_done()) {
@@ -511,7 +511,7 @@ void DeviceRun::end_replay(void* run) { static_cast<DeviceRun*>(run)->replays_en
 
 uint64_t DeviceRun::take_begun() noexcept {
   const uint64_t begun = in_graph_ ? replays_begun_.load() : 1;
-  PLEXUS_ASSERT(calls_known_ <= begun, calls_known_, begun);
+  PLEXUS_DCHECK(calls_known_ <= begun, calls_known_, begun);
   return begun - std::exchange(calls_known_, begun);
 }
 

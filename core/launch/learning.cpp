@@ -82,7 +82,7 @@ Result<void> Course::ask(const ChoiceInput& input, const PlanContext& context, u
 std::vector<Task> Course::tasks_for(std::span<const Task> tasks) {
   std::vector<Task> all(tasks.begin(), tasks.end());
   if (is_last()) {
-    PLEXUS_ASSERT(times_ != nullptr, number_);
+    PLEXUS_DCHECK(times_ != nullptr, number_);
     Task agreement;
     agreement.comm = tasks.front().comm;
     agreement.stream = tasks.front().stream;
@@ -101,7 +101,7 @@ std::vector<Task> Course::tasks_for(std::span<const Task> tasks) {
 }
 
 void Course::note_call(Execution& execution) {
-  PLEXUS_ASSERT(times_ != nullptr && made_ < lesson_.trial_calls(), made_, lesson_.trial_calls());
+  PLEXUS_DCHECK(times_ != nullptr && made_ < lesson_.trial_calls(), made_, lesson_.trial_calls());
   const uint32_t warm_up = lesson_.trial_calls() > PLEXUS_TRIAL_CALLS_MIN ? 2 : 1;
   const Watch::Part part = made_ < warm_up ? Watch::Part::kWarmsUp
                            : is_last()     ? Watch::Part::kAgrees

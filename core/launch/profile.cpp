@@ -317,7 +317,7 @@ class ProfiledPlan final : public ExecutionWatch {
         const auto item =
             std::find_if(plan.items().begin(), plan.items().end(),
                          [&](const Plan::ItemTask& found) { return found.item == &each; });
-        PLEXUS_ASSERT(item != plan.items().end(), number);
+        PLEXUS_DCHECK(item != plan.items().end(), number);
         note_channel(each, number, item->task);
         if (item->recv_task != item->task) {  // a message to itself
           note_channel(each, number, item->recv_task);
@@ -348,7 +348,7 @@ class ProfiledPlan final : public ExecutionWatch {
   /// The work of the channel is done. A task stops before the last of its channels: NCCL stops it
   /// when it is launched, and profilers take the last channel's stop for the end of everything.
   void end_channel(Channel& channel, uint64_t time) noexcept {
-    PLEXUS_ASSERT(tasks_[channel.task].channels_open > 0, channel.task);
+    PLEXUS_DCHECK(tasks_[channel.task].channels_open > 0, channel.task);
     if (--tasks_[channel.task].channels_open == 0) {
       for (const auto& trace : traces_) {
         trace->start_ops_of(tasks_[channel.task].event);  // none starts after its parent's stop
@@ -512,7 +512,7 @@ void Profile::prepare(Plan& plan, std::span<const Task> tasks, uint64_t sequence
 
 void Profile::enter(ProfiledPlan& run) {
   const std::lock_guard lock(mutex_);
-  PLEXUS_ASSERT(std::find(under_way_.begin(), under_way_.end(), &run) == under_way_.end());
+  PLEXUS_DCHECK(std::find(under_way_.begin(), under_way_.end(), &run) == under_way_.end());
   under_way_.push_back(&run);
   if (under_way_.size() == 1) {
     run.begin_messages();
@@ -523,7 +523,7 @@ void Profile::leave(ProfiledPlan& run) {
   const std::lock_guard lock(mutex_);
   const bool was_first = !under_way_.empty() && under_way_.front() == &run;
   const size_t erased = std::erase(under_way_, &run);
-  PLEXUS_ASSERT(erased == 1, erased);
+  PLEXUS_DCHECK(erased == 1, erased);
   if (was_first && !under_way_.empty()) {
     under_way_.front()->begin_messages();
   }

@@ -63,7 +63,7 @@ void CallWatcher::begin(Entry& entry) noexcept {
     return;
   }
   const std::scoped_lock lock(mutex_);
-  PLEXUS_ASSERT(entry.next == nullptr && entry.previous == nullptr && first_ != &entry);
+  PLEXUS_DCHECK(entry.next == nullptr && entry.previous == nullptr && first_ != &entry);
   entry.next = first_;
   if (first_ != nullptr) {
     first_->previous = &entry;
@@ -86,8 +86,8 @@ void CallWatcher::end(Entry& entry) noexcept {
     return;
   }
   const std::scoped_lock lock(mutex_);
-  PLEXUS_ASSERT((entry.previous == nullptr ? first_ : entry.previous->next) == &entry);
-  PLEXUS_ASSERT(entry.next == nullptr || entry.next->previous == &entry);
+  PLEXUS_DCHECK((entry.previous == nullptr ? first_ : entry.previous->next) == &entry);
+  PLEXUS_DCHECK(entry.next == nullptr || entry.next->previous == &entry);
   (entry.previous == nullptr ? first_ : entry.previous->next) = entry.next;
   if (entry.next != nullptr) {
     entry.next->previous = entry.previous;
@@ -108,7 +108,7 @@ DataPath::~DataPath() {
   if (watcher_.pid_ == getpid()) {
     const std::scoped_lock lock(watcher_.mutex_);
     const size_t erased = std::erase(watcher_.paths_, this);
-    PLEXUS_ASSERT(erased == 1, erased);
+    PLEXUS_DCHECK(erased == 1, erased);
   }
 }
 

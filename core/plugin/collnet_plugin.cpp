@@ -325,7 +325,7 @@ Result<bool> CollnetContext::supports(int32_t type, int32_t op) const {
 }
 
 Result<CollnetListen> CollnetContext::listen(uint32_t device) const {
-  PLEXUS_ASSERT(device < devices().size(), device, devices().size());
+  PLEXUS_DCHECK(device < devices().size(), device, devices().size());
   plexus_collnet_listen_t* raw = nullptr;
   plexus_net_handle_t handle{};
   const WatchedCall watched({state_->plugin->name, "listen", {}});
@@ -351,7 +351,6 @@ CollnetGroup::~CollnetGroup() {
 }
 
 Result<NetProgress> CollnetGroup::try_connect() {
-  PLEXUS_ASSERT(member_ < handles_.size(), member_, handles_.size());
   const Context& context = *listen_.context_;
   const WatchedCall watched({context.plugin->name, "connect", "the group"});
   const int32_t code = call_entry(context, "connect", [&] {

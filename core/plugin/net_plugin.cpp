@@ -223,7 +223,7 @@ Result<NetProperties> read_properties(const ContextState& context, uint32_t devi
 }
 
 Result<void> read_devices(ContextState& context) {
-  PLEXUS_ASSERT(context.devices.empty() && context.raw != nullptr, context.devices.size());
+  PLEXUS_DCHECK(context.devices.empty() && context.raw != nullptr, context.devices.size());
   const plexus_net_ops_t& ops = context.plugin->ops();
   uint32_t count = 0;
   const int32_t code = call_plugin(context, "device_count", {},
@@ -409,7 +409,7 @@ std::string NetContext::describe(uint32_t device) const {
 }
 
 Result<NetListen> NetContext::listen(uint32_t device, std::string_view peer) const {
-  PLEXUS_ASSERT(device < device_count(), device, device_count());
+  PLEXUS_DCHECK(device < device_count(), device, device_count());
   const plexus_net_ops_t& ops = state_->plugin->ops();
   plexus_net_listen_t* raw = nullptr;
   NetHandle handle{};
@@ -420,7 +420,7 @@ Result<NetListen> NetContext::listen(uint32_t device, std::string_view peer) con
 }
 
 NetSend NetContext::connect(uint32_t device, const NetHandle& handle, std::string_view peer) const {
-  PLEXUS_ASSERT(device < device_count(), device, device_count());
+  PLEXUS_DCHECK(device < device_count(), device, device_count());
   return NetSend{state_.get(), &state_->plugin->ops(), device, handle, peer};
 }
 

@@ -169,7 +169,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
                     .loans = 0,
                     .turns = made.turns ? size_t{1} : 0};
   }
-  PLEXUS_ASSERT(places.size() == plan->size_.works && plan->queues_.size() == plan->size_.queues,
+  PLEXUS_DCHECK(places.size() == plan->size_.works && plan->queues_.size() == plan->size_.queues,
                 places.size(), plan->size_.works, plan->queues_.size());
   std::sort(plan->places_.begin(), plan->places_.end());
   DeviceRuntime& runtime = rank.runtime();
@@ -198,8 +198,8 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
       scratch_at += scratch_bytes(*work);
     }
   }
-  PLEXUS_ASSERT(plan->works_.size() == places.size(), plan->works_.size(), places.size());
-  PLEXUS_ASSERT(scratch_at == plan->scratch_.get() + scratch, scratch);
+  PLEXUS_DCHECK(plan->works_.size() == places.size(), plan->works_.size(), places.size());
+  PLEXUS_DCHECK(scratch_at == plan->scratch_.get() + scratch, scratch);
   PLEXUS_TRY(runtime.copy(rank.device(), tables.get(), bytes.data(), bytes.size()));
   plan->tables_ = std::move(tables);
   return plan;
@@ -240,9 +240,9 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
       *block++ = {.queue = made, .lane = lane, .in_turn = 0};
     }
   }
-  PLEXUS_ASSERT(work == size_.works, work, size_.works);
-  PLEXUS_ASSERT(loan == places.loans + size_.loans, size_.loans);
-  PLEXUS_ASSERT(block <= places.blocks + size_.blocks, size_.blocks);
+  PLEXUS_DCHECK(work == size_.works, work, size_.works);
+  PLEXUS_DCHECK(loan == places.loans + size_.loans, size_.loans);
+  PLEXUS_DCHECK(block <= places.blocks + size_.blocks, size_.blocks);
   return block;
 }
 
@@ -253,7 +253,7 @@ Result<void> DevicePlan::map_for_peers(const Places& places,
   const std::vector<int>& readers = readers_[place];
   auto* const loans = const_cast<DeviceLoan*>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
       places.works[place].loans);
-  PLEXUS_ASSERT(readers.empty() || loans != nullptr, place);
+  PLEXUS_DCHECK(readers.empty() || loans != nullptr, place);
   for (size_t i = 0; i < readers.size(); ++i) {
     if (readers[i] < 0) {
       continue;
@@ -269,7 +269,7 @@ Result<void> DevicePlan::map_for_peers(const Places& places,
 
 size_t DevicePlan::place_of(const Work& work) const noexcept {
   const auto at = std::lower_bound(places_.begin(), places_.end(), std::pair(&work, size_t{0}));
-  PLEXUS_ASSERT(at != places_.end() && at->first == &work, places_.size());
+  PLEXUS_DCHECK(at != places_.end() && at->first == &work, places_.size());
   return at->second;
 }
 
@@ -296,7 +296,7 @@ DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size
   places.done = reinterpret_cast<uint64_t*>(next(size.queues * sizeof(uint64_t)));
   places.loans = reinterpret_cast<DeviceLoan*>(next(size.loans * sizeof(DeviceLoan)));
   places.times = reinterpret_cast<uint64_t*>(next(2 * size.queues * sizeof(uint64_t)));
-  PLEXUS_ASSERT(begin + launch_bytes(size) == memory, launch_bytes(size));
+  PLEXUS_DCHECK(begin + launch_bytes(size) == memory, launch_bytes(size));
   return places;
 }
 

@@ -38,7 +38,7 @@ const DeviceFailure* DeviceRank::failure() const noexcept {
 }
 
 Result<std::byte*> DeviceRank::store(const void* bytes, size_t size_bytes) {
-  PLEXUS_ASSERT(size_bytes <= kEntryBytes && chunk_bytes_used_ <= kChunkBytes, size_bytes,
+  PLEXUS_DCHECK(size_bytes <= kEntryBytes && chunk_bytes_used_ <= kChunkBytes, size_bytes,
                 chunk_bytes_used_);
   if (chunks_.empty() || chunk_bytes_used_ + kEntryBytes > kChunkBytes) {
     PLEXUS_TRY(chunk, allocate_device(*runtime_, device_, kChunkBytes));
@@ -52,7 +52,7 @@ Result<std::byte*> DeviceRank::store(const void* bytes, size_t size_bytes) {
 }
 
 Result<DeviceSend*> DeviceRank::entry_of_send(DeviceEnd& end) {
-  PLEXUS_ASSERT(end.key().sends && end.connected(), end.key().peer);
+  PLEXUS_DCHECK(end.key().sends && end.connected(), end.key().peer);
   DeviceView& view = end.view();
   if (view.entry == nullptr) {
     DeviceSend entry{};
@@ -70,7 +70,7 @@ Result<DeviceSend*> DeviceRank::entry_of_send(DeviceEnd& end) {
 }
 
 Result<DeviceRecv*> DeviceRank::entry_of_recv(DeviceEnd& end) {
-  PLEXUS_ASSERT(!end.key().sends && end.connected(), end.key().peer);
+  PLEXUS_DCHECK(!end.key().sends && end.connected(), end.key().peer);
   DeviceView& view = end.view();
   if (view.entry == nullptr) {
     DeviceRecv entry{};

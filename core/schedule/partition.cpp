@@ -54,14 +54,14 @@ uint64_t buffer_count(Collective collective, uint64_t count, int nranks) {
 }
 
 int compute_message_channels(uint64_t size_bytes, int channels_max) {
-  PLEXUS_ASSERT(channels_max > 0, channels_max);
+  PLEXUS_DCHECK(channels_max > 0, channels_max);
   return static_cast<int>(std::clamp<uint64_t>(size_bytes / kMessagePartBytesMin, 1,
                                                static_cast<uint64_t>(channels_max)));
 }
 
 Geometry compute_partition(const PartitionInput& call) {
-  PLEXUS_ASSERT(call.channel >= 0 && call.channel < call.channels, call.channel, call.channels);
-  PLEXUS_ASSERT(call.nranks > 0 && call.chunks > 0, call.nranks, call.chunks);
+  PLEXUS_DCHECK(call.channel >= 0 && call.channel < call.channels, call.channel, call.channels);
+  PLEXUS_DCHECK(call.nranks > 0 && call.chunks > 0, call.nranks, call.chunks);
   Geometry geometry{};
   PartitionInput input = call;
   if (call.divides_buffer) {

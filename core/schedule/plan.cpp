@@ -230,7 +230,7 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context,
   PLEXUS_TRY(plan->add_to_self(context, tasks, false));
   PLEXUS_TRY(plan->add_to_self(context, tasks, true));
   PLEXUS_TRY(plan->add_point_to_point(context, tasks));
-  PLEXUS_ASSERT(plan->items_.size() == plan->programs_.size() && !plan->items_.empty(),
+  PLEXUS_DCHECK(plan->items_.size() == plan->programs_.size() && !plan->items_.empty(),
                 plan->items_.size(), plan->programs_.size());
   plan->execution_.expected = count_expected(plan->execution_);
   return plan;
@@ -443,7 +443,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
                       buffer_bytes(task, context.nranks, false) >= kBorrowBytesMin;
-  PLEXUS_ASSERT(work.slot_bytes > 0 && work.slot_bytes <= context.slot_bytes, work.slot_bytes);
+  PLEXUS_DCHECK(work.slot_bytes > 0 && work.slot_bytes <= context.slot_bytes, work.slot_bytes);
   PartitionInput part = partition_of(context, task.shape, choice, channel);
   part.chunks = program.chunks;
   part.scratch_chunks = scratch_chunks;
@@ -467,7 +467,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   item.index = first_index(task, channel);
   connect(context, item);
   const size_t lanes = context.device == nullptr ? program.lanes.size() : 0;
-  PLEXUS_ASSERT(on_device_ == (context.device != nullptr));
+  PLEXUS_DCHECK(on_device_ == (context.device != nullptr));
   item.lanes.reserve(lanes);
   for (size_t lane = 0; lane < lanes; ++lane) {
     item.lanes.emplace_back(&work, static_cast<int>(lane), item.lanes.data());
@@ -536,7 +536,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
       }
       const auto first = static_cast<size_t>(step.peers_first);
       const auto middle = first + static_cast<size_t>(step.receives);
-      PLEXUS_ASSERT(middle + static_cast<size_t>(step.sends) <= peers, middle, step.sends, peers);
+      PLEXUS_DCHECK(middle + static_cast<size_t>(step.sends) <= peers, middle, step.sends, peers);
       for (size_t i = first; i < middle; ++i) {
         connect_recv(i);
       }
@@ -549,7 +549,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
 
 void Plan::prepare(std::span<const Task> tasks, CallLog& log, KnownPlaces& places) {
   PLEXUS_ASSERT(tasks.size() == shapes_.size(), tasks.size(), shapes_.size());
-  PLEXUS_ASSERT(!busy && execution_.finished, busy);
+  PLEXUS_DCHECK(!busy && execution_.finished, busy);
   for (const ItemTask& entry : items_) {
     const Task& task = tasks[entry.task];
     Work& work = entry.item->work;
@@ -563,7 +563,7 @@ void Plan::prepare(std::span<const Task> tasks, CallLog& log, KnownPlaces& place
 }
 
 Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
-  PLEXUS_ASSERT(on_device_ && execution_.connected);
+  PLEXUS_DCHECK(on_device_ && execution_.connected);
   if (device_plan_ == nullptr) {
     PLEXUS_TRY(made, DevicePlan::build(rank, execution_));
     device_plan_ = std::move(made);
@@ -660,7 +660,7 @@ Result<Plan*> PlanCache::build(const PlanContext& context,
     }
   }
   plan->number_ = ++nmade_;
-  PLEXUS_ASSERT(!plan->busy && plan->launches == 0 && plan->execution_.finished);
+  PLEXUS_DCHECK(!plan->busy && plan->launches == 0 && plan->execution_.finished);
   plans_.insert(plans_.begin(), std::move(plan));
   return newest();
 }

@@ -322,7 +322,7 @@ Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> chann
   const int orders = xdc ? joined.channels() : std::min(joined.search_channels, joined.channels());
   for (int channel = 0; channel < orders; ++channel) {
     ChannelOrder order = order_of(std::move(joined.rings[static_cast<size_t>(channel)]), part_of);
-    PLEXUS_ASSERT(order.ring.size() == part_of.size(), channel, order.ring.size(), part_of.size());
+    PLEXUS_DCHECK(order.ring.size() == part_of.size(), channel, order.ring.size(), part_of.size());
     for (const int rank : order.ring) {
       if (xdc) {
         order.datacenters.push_back(topology.datacenter_of[static_cast<size_t>(rank)]);
@@ -333,7 +333,7 @@ Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> chann
     }
     topology.orders.push_back(std::move(order));
   }
-  PLEXUS_ASSERT(!topology.orders.empty() && topology.datacenter_of.size() == part_of.size(), orders,
+  PLEXUS_DCHECK(!topology.orders.empty() && topology.datacenter_of.size() == part_of.size(), orders,
                 part_of.size());
   topology.near_gb_per_s = static_cast<double>(joined.ring.intra_gb_per_s) * joined.search_channels;
   topology.nvlink = joined.ring.intra_type <= PathType::kNvb;

@@ -83,7 +83,7 @@ void Inquiries::open(const Name& name, const InquiryMessage& question, int paren
   round.summary.add(out_.look());
   ask_below(round, rank_, now);
   const bool is_new = rounds_.emplace(name, std::move(round)).second;
-  PLEXUS_ASSERT(is_new, name.first, name.second);
+  PLEXUS_DCHECK(is_new, name.first, name.second);
 }
 
 /// Asks those that are below `rank` in the tree over the ranks, in which the root has position 0.
@@ -95,7 +95,7 @@ void Inquiries::ask_below(Round& round, int rank, TimePoint now) {
   for (int64_t below = kWidth * position + 1; below <= kWidth * (position + 1) && below < nranks_;
        ++below) {
     const int child = static_cast<int>((below + question.root) % nranks_);
-    PLEXUS_ASSERT(child != rank_ && child >= 0, child, rank_);
+    PLEXUS_DCHECK(child != rank_ && child >= 0, child, rank_);
     round.below[child].asked = now;
     out_.send(child, question);
   }
@@ -176,7 +176,7 @@ void Inquiries::tick(TimePoint now) {
 /// One that has heard the question, and does not answer in time, waits for others itself.
 void Inquiries::take_silent(Round& round, int rank, TimePoint now) {
   Below& below = round.below[rank];
-  PLEXUS_ASSERT(!below.is_over && !round.is_answered, rank);
+  PLEXUS_DCHECK(!below.is_over && !round.is_answered, rank);
   below.is_over = true;
   if (below.has_heard) {
     ++round.summary.others;
@@ -189,7 +189,7 @@ void Inquiries::take_silent(Round& round, int rank, TimePoint now) {
 }
 
 void Inquiries::finish(Round& round) {
-  PLEXUS_ASSERT(!round.is_answered && round.parent != rank_, round.parent);
+  PLEXUS_DCHECK(!round.is_answered && round.parent != rank_, round.parent);
   round.is_answered = true;
   if (round.parent < 0) {
     out_.conclude(round.question.id, round.summary);

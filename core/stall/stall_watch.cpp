@@ -45,7 +45,7 @@ void StallWatch::add(Member member) {
   {
     auto inquiries = make_inquiries(key, member);  // before the entry, which is never without
     const std::lock_guard lock(mutex_);
-    PLEXUS_ASSERT(entries_.count(key) == 0, key.first, key.second);
+    PLEXUS_DCHECK(entries_.count(key) == 0, key.first, key.second);
     Entry& entry = entries_[key];
     entry.inquiries = std::move(inquiries);
     entry.member = std::move(member);
@@ -278,7 +278,7 @@ StallWatch::Entry* StallWatch::pin(const Key& key) {
 void StallWatch::unpin(const Key& key) {
   const std::lock_guard lock(mutex_);
   int& pins = entries_.at(key).pins;
-  PLEXUS_ASSERT(pins > 0, key.first, key.second, pins);
+  PLEXUS_DCHECK(pins > 0, key.first, key.second, pins);
   --pins;
   unpinned_.notify_all();
 }
@@ -338,8 +338,8 @@ StallHop StallWatch::hop_of(const Key& key, const Entry& entry, const StallEdge&
 }
 
 void StallWatch::send(const Key& from, int peer, const StallProbe& probe) {
-  PLEXUS_ASSERT(!probe.hops.empty() && probe.hops.size() <= kStallHopsMax, probe.hops.size());
-  PLEXUS_ASSERT(probe.index < probe.hops.size(), probe.index, probe.hops.size());
+  PLEXUS_DCHECK(!probe.hops.empty() && probe.hops.size() <= kStallHopsMax, probe.hops.size());
+  PLEXUS_DCHECK(probe.index < probe.hops.size(), probe.index, probe.hops.size());
   outgoing_.push_back({.from = from, .peer = peer, .payload = encode(probe)});
 }
 

@@ -32,7 +32,7 @@ Result<bool> CollnetChannel::progress_connect() {
     std::transform(handles_.begin(), handles_.end(), std::back_inserter(handles),
                    [](const auto& handle) { return *handle; });
     const auto mine = std::find(options_.members.begin(), options_.members.end(), options_.rank);
-    PLEXUS_ASSERT(mine != options_.members.end(), options_.rank, options_.members.size());
+    PLEXUS_DCHECK(mine != options_.members.end(), options_.rank, options_.members.size());
     group_ = std::make_unique<CollnetGroup>(std::move(*listen_), std::move(handles),
                                             static_cast<uint32_t>(mine - options_.members.begin()));
     listen_.reset();

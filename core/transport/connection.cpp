@@ -34,7 +34,7 @@ Result<bool> ConnectionEnd::progress_connect() {
                       id_.key.index % kIndexStride / 2, use, id_.peer_name, route()));
     }
   }
-  PLEXUS_ASSERT(connected || !connected_, id_.key.peer, id_.key.index);  // never back
+  PLEXUS_DCHECK(connected || !connected_, id_.key.peer, id_.key.index);  // never back
   connected_ = connected;
   return connected;
 }

@@ -50,7 +50,7 @@ template <class End, class Make>
 End& ConnectionSet::find_or_make(Ends<End>& ends, const ConnectionKey& key, Make make) {
   auto at = ends.find(key);
   if (at == ends.end()) {
-    PLEXUS_ASSERT(key.peer >= 0 && key.peer != context_.rank && key.index >= 0, key.peer,
+    PLEXUS_DCHECK(key.peer >= 0 && key.peer != context_.rank && key.index >= 0, key.peer,
                   key.index);
     const auto nranks = static_cast<int>(context_.infos->size());
     const RankPair pair = pair_with(key.peer);
@@ -70,19 +70,19 @@ End& ConnectionSet::find_or_make(Ends<End>& ends, const ConnectionKey& key, Make
 }
 
 SendEnd& ConnectionSet::find_or_make_send(int peer, int index) {
-  PLEXUS_ASSERT(on_device_.empty(), peer, on_device_.size());
+  PLEXUS_DCHECK(on_device_.empty(), peer, on_device_.size());
   return find_or_make(sends_, {.peer = peer, .sends = true, .index = index},
                       &TransportRow::make_send);
 }
 
 RecvEnd& ConnectionSet::find_or_make_recv(int peer, int index) {
-  PLEXUS_ASSERT(on_device_.empty(), peer, on_device_.size());
+  PLEXUS_DCHECK(on_device_.empty(), peer, on_device_.size());
   return find_or_make(recvs_, {.peer = peer, .sends = false, .index = index},
                       &TransportRow::make_recv);
 }
 
 DeviceEnd& ConnectionSet::find_or_make_on_device(const ConnectionKey& key) {
-  PLEXUS_ASSERT(sends_.empty() && recvs_.empty(), key.peer, sends_.size(), recvs_.size());
+  PLEXUS_DCHECK(sends_.empty() && recvs_.empty(), key.peer, sends_.size(), recvs_.size());
   return find_or_make(on_device_, key, &TransportRow::make_on_device);
 }
 

@@ -51,11 +51,11 @@ Result<std::shared_ptr<LocalFifo>> LocalRendezvous::meet(const Key& key,
                                                          const FifoHome& home) {
   const std::lock_guard lock(mutex_);
   Group& group = groups_[key.group];
-  PLEXUS_ASSERT(rank == key.source || rank == key.target, rank, key.source, key.target);
-  PLEXUS_ASSERT(group.left.count(rank) == 0, rank);
+  PLEXUS_DCHECK(rank == key.source || rank == key.target, rank, key.source, key.target);
+  PLEXUS_DCHECK(group.left.count(rank) == 0, rank);
   const auto at = group.waiting.find(key);
   if (at != group.waiting.end()) {
-    PLEXUS_ASSERT(at->second.maker != rank && at->second.fifo != nullptr, rank);
+    PLEXUS_DCHECK(at->second.maker != rank && at->second.fifo != nullptr, rank);
     auto fifo = std::move(at->second.fifo);
     group.waiting.erase(at);
     return fifo;
@@ -72,7 +72,7 @@ void LocalRendezvous::leave(uint64_t group, int rank, int local_ranks) {
   const std::lock_guard lock(mutex_);
   Group& left = groups_[group];
   const bool is_new = left.left.insert(rank).second;
-  PLEXUS_ASSERT(is_new && left.left.size() <= static_cast<size_t>(local_ranks), rank, local_ranks);
+  PLEXUS_DCHECK(is_new && left.left.size() <= static_cast<size_t>(local_ranks), rank, local_ranks);
   if (left.left.size() == static_cast<size_t>(local_ranks)) {
     groups_.erase(group);
     return;

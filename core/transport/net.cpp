@@ -45,7 +45,7 @@ NetPump::NetPump(const ConnectionKey& key, NetEndOptions options)
                     options_.path.context->takes_pieces(options_.path.device)) {}
 
 Result<void> NetPump::make_slots(Registrations& registrations, const Register& add) {
-  PLEXUS_ASSERT(!fifo_.has_memory(), key_.peer, key_.index);  // once
+  PLEXUS_DCHECK(!fifo_.has_memory(), key_.peer, key_.index);  // once
   if (options_.path.gpu_kinds != 0 && !*options_.gdr_refused) {
     const auto made = make_payloads(registrations, add);
     if (made.has_error()) {

@@ -213,7 +213,7 @@ std::vector<Pair> keep_best(std::vector<Pair> pairs) {
   for (const Pair& pair : pairs) {
     known.meet(pair.path);
   }
-  PLEXUS_ASSERT(!pairs.empty());
+  PLEXUS_DCHECK(!pairs.empty());
   const Cost best = cost_of(cheapest(pairs, known), known);
   const uint64_t widest = std::numeric_limits<uint64_t>::max() - best.narrowness;
   std::erase_if(pairs, [&](const Pair& pair) {
@@ -342,7 +342,7 @@ std::optional<NetRoute> choose_route(const NetOffers& source,
   const Pair& chosen =
       *std::min_element(pairs.begin(), pairs.end(),
                         [&](const Pair& a, const Pair& b) { return distance(a) < distance(b); });
-  PLEXUS_ASSERT(chosen.source == first, chosen.source, first);
+  PLEXUS_DCHECK(chosen.source == first, chosen.source, first);
   return NetRoute{net.source_net, net.target_net, chosen.source, chosen.target};
 }
 

@@ -61,7 +61,7 @@ std::string NetSet::offers() const {
 }
 
 Result<void> NetSet::learn_offers(const Gathered& blobs) {
-  PLEXUS_ASSERT(kinds_.empty() && kind_of_.empty(), kinds_.size());  // once
+  PLEXUS_DCHECK(kinds_.empty() && kind_of_.empty(), kinds_.size());  // once
   for (size_t kind = 0; kind < blobs.kinds(); ++kind) {
     PLEXUS_TRY(offers, decode_offers(blobs.blob_of_kind(kind)));
     kinds_.push_back(offers);
@@ -163,7 +163,7 @@ Result<NetSet::Path> NetSet::find_path(
 
 Result<std::vector<NetSet::Path>> NetSet::find_paths(
     int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos) {
-  PLEXUS_ASSERT(rank == source || rank == target, rank, source, target);
+  PLEXUS_DCHECK(rank == source || rank == target, rank, source, target);
   const NetOffers& from = kinds_[kind_of_.at(static_cast<size_t>(source))];
   const NetOffers& to = kinds_[kind_of_.at(static_cast<size_t>(target))];
   const std::vector<NetRoute> routes = list_routes(from, to, paths_, channel);

@@ -76,7 +76,7 @@ void RegisteredMemory::forget(const void* owner) {
   const std::lock_guard lock(mutex_);
   for (Range& range : ranges_) {
     if (const auto at = range.held.find(owner); at != range.held.end()) {
-      PLEXUS_ASSERT(at->second == nullptr || at->second.use_count() == 1, at->second.use_count());
+      PLEXUS_DCHECK(at->second == nullptr || at->second.use_count() == 1, at->second.use_count());
       range.held.erase(at);
     }
   }

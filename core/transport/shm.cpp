@@ -43,7 +43,7 @@ class ShmSlots {
 
  private:
   Result<bool> make(const ConnectionKey& key) {
-    PLEXUS_ASSERT(memory_.data() == nullptr, key.peer, key.index);  // once
+    PLEXUS_DCHECK(memory_.data() == nullptr, key.peer, key.index);  // once
     PLEXUS_TRY(memory, SharedMemory::create(fifo_memory_bytes(slot_stride_)));
     memory_ = std::move(memory);
     ByteWriter writer;

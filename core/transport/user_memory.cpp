@@ -38,7 +38,7 @@ Result<void*> UserMemory::allocate(size_t size_bytes) {
   auto* const address = segment.value().data();
   const std::unique_lock lock(mutex_);
   const bool is_new = segments_.emplace(address, std::move(segment).value()).second;
-  PLEXUS_ASSERT(is_new, address);
+  PLEXUS_DCHECK(is_new, address);
   note_change();
   return static_cast<void*>(address);
 }
@@ -53,7 +53,7 @@ Result<void*> UserMemory::allocate_on(DeviceRuntime& runtime, int device, size_t
   auto* const address = memory.get();
   const std::unique_lock lock(mutex_);
   const bool is_new = on_devices_.emplace(address, std::move(memory)).second;
-  PLEXUS_ASSERT(is_new, address);
+  PLEXUS_DCHECK(is_new, address);
   return static_cast<void*>(address);
 }
 
@@ -125,7 +125,7 @@ const SharedMemory* PeerSegments::map(const MappedPlace& place) noexcept {
     mappings_.erase(mappings_.begin());
   }
   mappings_.push_back({place.segment, std::move(memory).value()});
-  PLEXUS_ASSERT(mappings_.size() <= kMappingsMax, mappings_.size());
+  PLEXUS_DCHECK(mappings_.size() <= kMappingsMax, mappings_.size());
   return &mappings_.back().memory;
 }
 

@@ -27,7 +27,7 @@ struct XdcMessageHead {
 
 XdcPump::XdcPump(const ConnectionKey& key, XdcEndOptions options)
     : key_(key), options_(std::move(options)), bytes_of_path_(options_.paths.size()) {
-  PLEXUS_ASSERT(!options_.paths.empty() && options_.sockets > 0, key_.peer, options_.sockets);
+  PLEXUS_DCHECK(!options_.paths.empty() && options_.sockets > 0, key_.peer, options_.sockets);
 }
 
 void XdcPump::note_open() {
@@ -62,7 +62,7 @@ plexus_net_region_t XdcPump::ack_region() {
 }
 
 Result<void> XdcPump::make_memory(size_t messages) {
-  PLEXUS_ASSERT(ring_ == nullptr && messages > 0, messages);
+  PLEXUS_DCHECK(ring_ == nullptr && messages > 0, messages);
   PLEXUS_TRY(fifo, PumpFifo::create({.payload_bytes = options_.slot_bytes,
                                      .runtime = options_.runtime,
                                      .device = options_.device}));

@@ -75,7 +75,7 @@ class XdcSockets {
   template <class Call, class Advance>
   Result<void> open(size_t count, const plexus_net_region_t& region, Call call, Advance progress) {
     while (memory_.size() < count) {
-      PLEXUS_ASSERT(sockets_.size() - memory_.size() <= 1, sockets_.size(), memory_.size());
+      PLEXUS_DCHECK(sockets_.size() - memory_.size() <= 1, sockets_.size(), memory_.size());
       if (sockets_.size() == memory_.size()) {
         sockets_.push_back(call());
       }

@@ -164,7 +164,7 @@ Result<void> XdcReceiver::restart() {
       return std::move(listen).error();
     }
   }
-  PLEXUS_ASSERT(epoch_ >= newest_epoch_, epoch_, newest_epoch_);
+  PLEXUS_DCHECK(epoch_ >= newest_epoch_, epoch_, newest_epoch_);
   attempt_.epoch = epoch_;
   newest_epoch_ = epoch_;
   state_ = State::kOpening;
@@ -240,10 +240,10 @@ Result<void> XdcReceiver::seek(Clock::time_point now) {
 
 /// By one of the paths before the present one, in turn.
 Result<void> XdcReceiver::start_trial(Clock::time_point now) {
-  PLEXUS_ASSERT(is_rerouted() && !trial_.has_value(), epoch_);
+  PLEXUS_DCHECK(is_rerouted() && !trial_.has_value(), epoch_);
   Attempt trial{.epoch = next_epoch(trials_ % index_of(epoch_)),
                 .open_until = now + open_patience()};
-  PLEXUS_ASSERT(index_of(trial.epoch) < index_of(epoch_) && trial.epoch > newest_epoch_,
+  PLEXUS_DCHECK(index_of(trial.epoch) < index_of(epoch_) && trial.epoch > newest_epoch_,
                 trial.epoch, epoch_);
   ++trials_;
   newest_epoch_ = trial.epoch;
@@ -275,7 +275,7 @@ Result<void> XdcReceiver::progress_trial(Clock::time_point now) {
 }
 
 void XdcReceiver::end_trial(const std::string& why, Clock::time_point now) {
-  PLEXUS_ASSERT(trial_.has_value());
+  PLEXUS_DCHECK(trial_.has_value());
   PLEXUS_INFO(kNet, "the link from {} by {} is not back: {}; it is tried again after {} ms",
               options_.peer_name, path_of(trial_->epoch).route, why, retry_.count());
   trial_.reset();

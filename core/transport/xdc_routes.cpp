@@ -11,7 +11,7 @@ void XdcRoutes::use(const ConnectionKey& key,
                     uint32_t datacenter,
                     std::span<const NetSet::Path> paths,
                     size_t index) {
-  PLEXUS_ASSERT(index < paths.size(), index, paths.size());
+  PLEXUS_DCHECK(index < paths.size(), index, paths.size());
   auto& uses = uses_[datacenter];
   const uint32_t before = share_of(uses);
   Use use;
@@ -41,7 +41,7 @@ uint32_t XdcRoutes::share_of(const std::map<ConnectionKey, Use>& uses) {
   if (lost.empty()) {
     return kWholeShare;
   }
-  PLEXUS_ASSERT(lost.size() <= devices.size(), lost.size(), devices.size());
+  PLEXUS_DCHECK(lost.size() <= devices.size(), lost.size(), devices.size());
   const size_t left = std::max<size_t>(devices.size() - lost.size(), 1);  // something is in use
   return static_cast<uint32_t>(kWholeShare * left / devices.size());
 }

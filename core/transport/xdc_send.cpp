@@ -276,7 +276,7 @@ bool XdcSender::holds_back(Clock::time_point now) const {
 }
 
 Result<void> XdcSender::end_trial(const std::string& why) {
-  PLEXUS_ASSERT(trial_.has_value());
+  PLEXUS_DCHECK(trial_.has_value());
   const uint64_t epoch = trial_->epoch;
   trial_.reset();
   PLEXUS_INFO(kNet, "the link to {} by {} is not back: {}", options_.peer_name,
@@ -286,7 +286,7 @@ Result<void> XdcSender::end_trial(const std::string& why) {
 
 /// From one message to the next.
 Result<void> XdcSender::go_by_trial(Clock::time_point now) {
-  PLEXUS_ASSERT(trial_->data.opened() == options_.sockets && trial_->acks.opened() == 1,
+  PLEXUS_DCHECK(trial_->data.opened() == options_.sockets && trial_->acks.opened() == 1,
                 trial_->data.opened());
   PLEXUS_INFO(kNet, "the link to {} by {} is back: messages from {} on go by it, no longer by {}",
               options_.peer_name, describe_use(trial_->epoch), next_, describe_use(epoch_));

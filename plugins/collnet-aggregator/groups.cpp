@@ -121,7 +121,7 @@ Result<void> Groups::join(int link, std::span<const std::byte> payload) {
   Link& from = links_.at(link);
   from.group = group;
   from.member = hello.member;
-  PLEXUS_ASSERT(group->links_here < group->links.size(), group->links_here);
+  PLEXUS_DCHECK(group->links_here < group->links.size(), group->links_here);
   if (++group->links_here == group->links.size()) {
     const auto ready = make_frame({.kind = FrameKind::kReady}, {});
     for (const int each : group->links) {
@@ -158,7 +158,7 @@ Result<void> Groups::add_part(Link& link,
                 payload.size(), frame.type, frame.op, frame.number, size_bytes, round.type,
                 round.op);
   }
-  PLEXUS_ASSERT(round.parts[link.member].empty() && round.parts_here < round.parts.size(),
+  PLEXUS_DCHECK(round.parts[link.member].empty() && round.parts_here < round.parts.size(),
                 link.member, round.parts_here);
   round.parts[link.member].assign(payload.begin(), payload.end());
   ++round.parts_here;

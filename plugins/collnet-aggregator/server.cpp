@@ -298,7 +298,7 @@ void Server::write_to(int number) {
     }
     link.sent_bytes += static_cast<size_t>(sent);
     if (link.sent_bytes == bytes.size()) {
-      PLEXUS_ASSERT(output_ > 0, number);
+      PLEXUS_DCHECK(output_ > 0, number);
       link.output.pop_front();
       --output_;
       link.sent_bytes = 0;
@@ -311,7 +311,7 @@ void Server::write_to(int number) {
 
 void Server::drop(int number) {
   const auto at = links_.find(number);
-  PLEXUS_ASSERT(at != links_.end() && output_ >= at->second.output.size(), number, output_);
+  PLEXUS_DCHECK(at != links_.end() && output_ >= at->second.output.size(), number, output_);
   output_ -= at->second.output.size();
   links_.erase(at);
 }

@@ -231,7 +231,7 @@ void Connection::stop_rail(uint32_t index, const std::string& why) {
 /// reported as here comes again.
 void Connection::try_report_stop(uint32_t index) {
   RailSlot& slot = rails_[index];
-  PLEXUS_ASSERT(slot.state == RailState::kStopping, index, slot.state);
+  PLEXUS_DCHECK(slot.state == RailState::kStopping, index, slot.state);
   if (!slot.rail->is_drained()) {
     return;
   }
@@ -264,7 +264,7 @@ void Connection::take_peer_stopped(uint32_t index, const WireDone& done) {
 
 /// Both ends have stopped the rail's queue pairs.
 void Connection::finish_stop(uint32_t index, const WireDone& done) {
-  PLEXUS_ASSERT(rails_[index].state == RailState::kStopped, index, rails_[index].state);
+  PLEXUS_DCHECK(rails_[index].state == RailState::kStopped, index, rails_[index].state);
   while (!is_broken() && drain(index)) {
   }
   if (is_broken()) {
@@ -474,7 +474,7 @@ void Connection::take_answer(const WireControl& control) {
 }
 
 void Connection::take_rail_up(uint32_t index) {
-  PLEXUS_ASSERT(rails_[index].state == RailState::kProving, index, rails_[index].state);
+  PLEXUS_DCHECK(rails_[index].state == RailState::kProving, index, rails_[index].state);
   rails_[index].state = RailState::kUp;
   log_.info("net-ib: {} is back in the connection to {}", rail(index).port().name, peer_name_);
 }

@@ -71,7 +71,7 @@ void MemoryCache::release(ibv_mr* registration) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) {
     return each.registration.get() == registration;
   });
-  PLEXUS_ASSERT(found != entries_.end() && found->users > 0, registration);
+  PLEXUS_DCHECK(found != entries_.end() && found->users > 0, registration);
   if (--found->users == 0) {
     entries_.erase(found);
   }

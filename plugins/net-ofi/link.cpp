@@ -113,7 +113,7 @@ Result<Links::Found> Links::join(const Wish& wish, Link::Member& member) {
   if (link == nullptr) {
     PLEXUS_TRY(fresh, Link::open(*wish.device));
     const bool has_joined = fresh->join(wish.direction, member, wish.tag);
-    PLEXUS_ASSERT(has_joined, number);  // nobody else is there
+    PLEXUS_DCHECK(has_joined, number);  // nobody else is there
     link = std::move(fresh);
     if (may_share) {  // an incoming connection whose place is taken keeps the link for itself
       links_.try_emplace({wish.device, wish.peer, number}, link);

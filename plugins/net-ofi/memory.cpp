@@ -61,7 +61,7 @@ void MemoryCache::release(fid_mr* registration) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
     return entry.second.registration.get() == registration;
   });
-  PLEXUS_ASSERT(found != entries_.end() && found->second.users > 0, registration);
+  PLEXUS_DCHECK(found != entries_.end() && found->second.users > 0, registration);
   if (--found->second.users == 0) {
     entries_.erase(found);
   }

@@ -261,7 +261,7 @@ void Listener::admit(Stranger& stranger) {
     link.peer = stranger.peer;
   }
   link.sockets[hello.socket_index] = std::move(stranger.socket);
-  PLEXUS_ASSERT(gathering->arrived < link.sockets.size(), gathering->arrived);
+  PLEXUS_DCHECK(gathering->arrived < link.sockets.size(), gathering->arrived);
   ++gathering->arrived;
 }
 

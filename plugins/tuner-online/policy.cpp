@@ -171,7 +171,7 @@ std::vector<Way> list_ways(std::span<const plexus_tuner_candidate_t> candidates,
       ways.push_back(wide);
     }
   }
-  PLEXUS_ASSERT(ways.size() <= kWaysMax, ways.size());
+  PLEXUS_DCHECK(ways.size() <= kWaysMax, ways.size());
   return ways;
 }
 
