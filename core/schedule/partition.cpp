@@ -132,4 +132,10 @@ bool joins_chunks(const JoinInput& input, const PartitionInput& call) {
   return geometry.loops == 1 && count * call.element_bytes <= most;
 }
 
+size_t message_chunks_of(const Algorithm& algorithm, int nranks, bool joins) {
+  const RecordedAlgorithm* const recorded = algorithm.recorded;
+  const bool has_several = joins || (recorded != nullptr && recorded->apart.empty());
+  return has_several && nranks > 1 ? static_cast<size_t>(chunks_of_message(algorithm, nranks)) : 1;
+}
+
 }  // namespace plexus

@@ -20,7 +20,7 @@ struct PartitionInput {
   int nranks = 1;
   int chunks = 1;               // chunk indices per loop of the program
   int scratch_chunks = 0;       // the program's
-  size_t message_chunks = 1;    // of the program's longest message
+  size_t message_chunks = 1;    // of the longest message of all ranks' programs
   bool evenly = false;          // the last loop is divided to the element, not by cache lines
   bool divides_buffer = false;  // the program's; then `chunks` divides the larger buffer
   int channel = 0;
@@ -43,6 +43,9 @@ struct JoinInput {
 /// one, and the longest message is short enough. `call`: with the chunks of the algorithm; of any
 /// channel.
 bool joins_chunks(const JoinInput& input, const PartitionInput& call);
+
+/// PartitionInput::message_chunks of all ranks, whose own messages may have fewer.
+size_t message_chunks_of(const Algorithm& algorithm, int nranks, bool joins);
 
 /// Of `channels_max`, the channels that share a message over the network: their parts have at least
 /// kMessagePartBytesMin each.

@@ -393,25 +393,32 @@ static PartitionInput partition_of(const PlanContext& context,
           .slot_bytes = choice.chunk_bytes};
 }
 
+static bool joins_chunks(const PlanContext& context,
+                         const CallShape& shape,
+                         const Choice& choice,
+                         int channel) {
+  return joins_chunks({.algorithm = choice.algorithm,
+                       .protocol = choice.protocol,
+                       .in_memory = is_in_memory(context),
+                       .on_device = context.blocks > 0},
+                      partition_of(context, shape, choice, channel));
+}
+
 static Program record(const PlanContext& context,
                       const CallShape& shape,
                       const Choice& choice,
-                      int channel) {
+                      int channel,
+                      bool joins) {
   const ChannelOrder& order = order_of(context, channel);
-  const JoinInput join{.algorithm = choice.algorithm,
-                       .protocol = choice.protocol,
-                       .in_memory = is_in_memory(context),
-                       .on_device = context.blocks > 0};
-  return program_of(*choice.algorithm,
-                    {.rank = context.rank,
-                     .ring = order.ring,
-                     .root = shape.root,
-                     .variant = channel % choice.algorithm->variants,
-                     .nodes = order.nodes,
-                     .datacenters = order.datacenters,
-                     .above = order.above,
-                     .heads = std::max(context.collnet->heads, 1),
-                     .joins = joins_chunks(join, partition_of(context, shape, choice, channel))});
+  return program_of(*choice.algorithm, {.rank = context.rank,
+                                        .ring = order.ring,
+                                        .root = shape.root,
+                                        .variant = channel % choice.algorithm->variants,
+                                        .nodes = order.nodes,
+                                        .datacenters = order.datacenters,
+                                        .above = order.above,
+                                        .heads = std::max(context.collnet->heads, 1),
+                                        .joins = joins});
 }
 
 Result<void> Plan::add_item(const PlanContext& context,
@@ -420,7 +427,8 @@ Result<void> Plan::add_item(const PlanContext& context,
                             const ItemTask& origin,
                             const Choice& choice,
                             int channel) {
-  Program recorded = record(context, task.shape, choice, channel);
+  const bool joins = joins_chunks(context, task.shape, choice, channel);
+  Program recorded = record(context, task.shape, choice, channel, joins);
   // Ranks whose calls are not in place have to find the same chunks.
   const int scratch_chunks = recorded.scratch_chunks;
   const bool is_staged =
@@ -447,8 +455,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   PartitionInput part = partition_of(context, task.shape, choice, channel);
   part.chunks = program.chunks;
   part.scratch_chunks = scratch_chunks;
-  part.message_chunks = program.chunks_of_longest_message();
-  part.evenly = part.message_chunks > 1 && !is_in_memory(context);
+  part.message_chunks = message_chunks_of(*choice.algorithm, context.nranks, joins);
+  part.evenly = joins && !is_in_memory(context);
   part.divides_buffer = program.divides_buffer;
   work.geometry = compute_partition(part);
   if (work.exchanges_empty) {

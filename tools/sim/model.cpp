@@ -80,19 +80,19 @@ Geometry geometry_of(const SimJob& job, const Program& program, int channel) {
                               .chunks = program.chunks,
                               .slot_bytes = slot_bytes});
   }
-  return compute_partition(
-      {.collective = job.algorithm->collective,
-       .count = job.count,
-       .element_bytes = job.element_bytes,
-       .nranks = job.nranks,
-       .chunks = program.chunks,
-       .scratch_chunks = program.scratch_chunks,
-       .message_chunks = program.chunks_of_longest_message(),
-       .evenly = program.chunks_of_longest_message() > 1 && job.ranks_per_node < job.nranks,
-       .divides_buffer = program.divides_buffer,
-       .channel = channel,
-       .channels = job.channels,
-       .slot_bytes = slot_bytes});
+  const bool joins = joins_chunks(job);
+  return compute_partition({.collective = job.algorithm->collective,
+                            .count = job.count,
+                            .element_bytes = job.element_bytes,
+                            .nranks = job.nranks,
+                            .chunks = program.chunks,
+                            .scratch_chunks = program.scratch_chunks,
+                            .message_chunks = message_chunks_of(*job.algorithm, job.nranks, joins),
+                            .evenly = joins && job.ranks_per_node < job.nranks,
+                            .divides_buffer = program.divides_buffer,
+                            .channel = channel,
+                            .channels = job.channels,
+                            .slot_bytes = slot_bytes});
 }
 
 }  // namespace plexus

@@ -141,6 +141,15 @@ TEST(JoinsChunks, WhereTheLongestMessageIsShort) {
   EXPECT_FALSE(joins("bruck_all_gather", kGather, 8, 16, lines));
 }
 
+TEST(JoinsChunks, LongestMessageIsThatOfAllRanks) {
+  // of 3 ranks only a left-over one and its partner have messages of 2 chunks
+  const Algorithm& halving = *find_algorithm("halving_doubling_all_reduce");
+  EXPECT_EQ(message_chunks_of(halving, 3, true), 2U);
+  EXPECT_EQ(message_chunks_of(halving, 3, false), 1U);
+  EXPECT_EQ(message_chunks_of(halving, 1, true), 1U);
+  EXPECT_EQ(message_chunks_of(*find_algorithm("ring_all_reduce"), 3, false), 1U);
+}
+
 TEST(MessageChannels, HaveLongPartsAndAtLeastOne) {
   constexpr uint64_t kPart = kMessagePartBytesMin;
   EXPECT_EQ(compute_message_channels(0, 4), 1);
