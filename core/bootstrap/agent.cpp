@@ -278,7 +278,7 @@ Agent::Group& Agent::make_group(uint64_t id, std::shared_ptr<const GroupLayout> 
   const ControlTree& tree = group.layout->tree;
   const auto mine = tree.position_of(self_);
   PLEXUS_DCHECK(mine.has_value(), id, self_);  // a rank of this process is in it
-  group.position = *mine;
+  group.position = mine.value_or(0);
   for (const uint32_t position : tree.subtree(group.position)) {
     for (const uint32_t rank : map_->table.ranks_of(tree.process_at(position))) {
       if (group.layout->has(rank)) {

@@ -17,11 +17,10 @@ namespace {
 void set_by_address(std::vector<Program>& programs, bool by_address) {
   for (Program& program : programs) {
     for (Lane& lane : program.lanes) {
-      bool continues = false;
       for (Step& step : lane.steps) {
         const Buffer home = step.target != Buffer::kNone ? step.target : step.source;
-        step.by_address = by_address && home != Buffer::kScratch && !step.with_next && !continues;
-        continues = step.with_next;
+        step.by_address = by_address && home != Buffer::kScratch && !step.with_next &&
+                          !continues_message(lane, step);
       }
     }
   }

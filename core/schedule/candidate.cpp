@@ -55,7 +55,7 @@ LoopCost cost_of(const Choice& choice, const ChoiceInput& input) {
   }
   LoopCost cost = input.costs != nullptr ? input.costs->of(algorithm)
                                          : LoopCosts(flat_order(input.nranks), true).of(algorithm);
-  if (joins(choice, input)) {
+  if (algorithm.recorded == nullptr && joins(choice, input)) {
     cost.rounds = algorithm.joined.rounds(input.nranks);
     cost.messages_moved = cost.rounds;  // a rank sends one in each
   }

@@ -13,11 +13,6 @@
 namespace plexus {
 namespace {
 
-uint32_t slot_bytes_of(Protocol protocol, const ChoiceInput& input) {
-  return uses_lines(protocol) ? std::min(input.slot_bytes, payload_bytes_max(protocol))
-                              : input.slot_bytes;
-}
-
 /// Whether it may send between any two datacenters, unlike a ring, which only uses neighbours, and
 /// the tree all-reduce, which follows the tree of datacenters.
 bool needs_mesh(const Algorithm& algorithm) {
@@ -102,7 +97,7 @@ std::string why_not_messages(Protocol protocol,
   if (uses_lines(protocol) && input.blocks > 0) {
     return "CUDA ranks carry messages of several chunks by Simple only";
   }
-  const uint32_t slot_bytes = slot_bytes_of(protocol, input);
+  const uint32_t slot_bytes = payload_bytes_max(protocol, input.slot_bytes);
   return chunks * input.element_bytes <= slot_bytes
              ? ""
              : fmt::format(
@@ -139,7 +134,7 @@ void add_candidates(const Algorithm& algorithm,
                                      .protocol = protocol,
                                      .channels = std::min(std::max(1, input.channels_min),
                                                           channels_max_of(algorithm, input)),
-                                     .chunk_bytes = slot_bytes_of(protocol, input)},
+                                     .chunk_bytes = payload_bytes_max(protocol, input.slot_bytes)},
                           .possible = reason.empty(),
                           .reason = std::move(reason)});
   }

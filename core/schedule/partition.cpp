@@ -111,8 +111,7 @@ bool joins_chunks(const JoinInput& input, const PartitionInput& call) {
   const RecordedAlgorithm* const recorded = input.algorithm->recorded;
   const auto chunks =
       call.nranks < 2 ? 1 : static_cast<uint64_t>(chunks_of_message(*input.algorithm, call.nranks));
-  if (chunks == 1 || (recorded == nullptr && input.algorithm->joined.rounds == nullptr) ||
-      (input.on_device && uses_lines(input.protocol))) {
+  if (chunks == 1 || (input.on_device && uses_lines(input.protocol))) {
     return false;
   }
   PartitionInput first = call;  // no channel has more

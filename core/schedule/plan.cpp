@@ -537,8 +537,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
     for (const Step& step : lane.steps) {
       // Without data no connection is made: neither side must wait for the other, which may have
       // left.
-      const bool begins = &step == lane.steps.data() || !(&step - 1)->with_next;
-      moves = begins ? moves_data(work, step) : moves;
+      moves = continues_message(lane, step) ? moves : moves_data(work, step);
       if (!moves) {
         continue;
       }

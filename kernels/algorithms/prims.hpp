@@ -6,8 +6,7 @@
 //                                             false: this caller does not run that lane
 //   after(int lane)                           the next verb waits until all verbs recorded so far
 //                                             in lane `lane` are done
-//   message(body)                             the verbs of body(), all with the same peers, may
-//   move
+//   message(body)                             verbs of body(), all with the same peers, may move
 //                                             their chunks in one message
 //   joins()                                   whether they do; else each verb has its own message
 //   send(B source, c, P to, ByAddress)        send a local chunk

@@ -115,8 +115,7 @@ inline std::vector<uint32_t> find_batches(const Program& program, size_t lane_in
                        step.target == Buffer::kNone && step.by_address;
     const bool receives = step.receives == 1 && step.sends == 0 && step.source == Buffer::kNone &&
                           step.target != Buffer::kNone && !step.completes;
-    const bool is_alone =
-        !step.with_next && (&step == lane.steps.data() || !(&step - 1)->with_next);
+    const bool is_alone = !step.with_next && !continues_message(lane, step);
     if (!(sends || receives) || step.after.lane >= 0 || !is_alone) {
       return false;
     }

@@ -52,6 +52,13 @@ constexpr uint32_t payload_bytes_max(Protocol protocol) {
   return protocol == Protocol::kLL ? kPayloadBytesMaxLL : kPayloadBytesMaxLL128;
 }
 
+/// Largest payload of one slot of `slot_bytes`: its own, or that of its lines.
+constexpr uint32_t payload_bytes_max(Protocol protocol, uint32_t slot_bytes) {
+  return uses_lines(protocol) && payload_bytes_max(protocol) < slot_bytes
+             ? payload_bytes_max(protocol)
+             : slot_bytes;
+}
+
 /// Number of lines for `size_bytes` of payload.
 PLEXUS_HOST_DEVICE constexpr uint32_t lines_of(Protocol protocol, uint32_t size_bytes) {
   return protocol == Protocol::kLL

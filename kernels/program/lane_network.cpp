@@ -60,8 +60,7 @@ void LaneNetwork::check_messages() {
       if (sent[at][message] != received[at][message]) {
         problem_ = fmt::format(
             "message {} from rank {} to rank {} has {} chunk{} where it is sent, and {} where it "
-            "is "
-            "received",
+            "is received",
             message, connections_[at].source, connections_[at].target, sent[at][message],
             sent[at][message] == 1 ? "" : "s", received[at][message]);
       }

@@ -74,6 +74,11 @@ struct Lane {
 };
 inline constexpr int kConnectionsMax = 64;
 
+/// Whether the chunk of a step of `lane` follows that of the step before it in one message.
+inline bool continues_message(const Lane& lane, const Step& step) {
+  return &step != lane.steps.data() && (&step - 1)->with_next;
+}
+
 /// The work of one rank in one loop. A value; shared read-only by all plans that replay it.
 struct Program {
   int rank = 0;

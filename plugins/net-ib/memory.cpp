@@ -72,7 +72,7 @@ void MemoryCache::release(ibv_mr* registration) {
     return each.registration.get() == registration;
   });
   PLEXUS_DCHECK(found != entries_.end() && found->users > 0, registration);
-  if (--found->users == 0) {
+  if (found != entries_.end() && --found->users == 0) {
     entries_.erase(found);
   }
 }

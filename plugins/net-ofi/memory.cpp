@@ -62,7 +62,7 @@ void MemoryCache::release(fid_mr* registration) {
     return entry.second.registration.get() == registration;
   });
   PLEXUS_DCHECK(found != entries_.end() && found->second.users > 0, registration);
-  if (--found->second.users == 0) {
+  if (found != entries_.end() && --found->second.users == 0) {
     entries_.erase(found);
   }
 }

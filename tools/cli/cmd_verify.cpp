@@ -75,8 +75,7 @@ std::vector<std::vector<int>> choose_datacenters(const Algorithm& algorithm, int
 }
 
 /// All proofs for one number of ranks, out of place and in place, with each chunk as a message and
-/// with messages of several. `shapes` (of datacenters) must
-/// outlive the result.
+/// with messages of several. `shapes` (of datacenters) must outlive the result.
 std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
                                     int nranks,
                                     const std::vector<std::vector<int>>& shapes) {

@@ -49,15 +49,6 @@ Program program_of(const SimExchange& exchange, int rank, int nranks) {
   return both;
 }
 
-namespace {
-
-uint32_t slot_bytes_of(const SimJob& job) {
-  return uses_lines(job.protocol) ? std::min(job.slot_bytes, payload_bytes_max(job.protocol))
-                                  : job.slot_bytes;
-}
-
-}  // namespace
-
 bool joins_chunks(const SimJob& job) {
   return plexus::joins_chunks({.algorithm = job.algorithm,
                                .protocol = job.protocol,
@@ -67,11 +58,11 @@ bool joins_chunks(const SimJob& job) {
                                .element_bytes = job.element_bytes,
                                .nranks = job.nranks,
                                .channels = job.channels,
-                               .slot_bytes = slot_bytes_of(job)});
+                               .slot_bytes = payload_bytes_max(job.protocol, job.slot_bytes)});
 }
 
 Geometry geometry_of(const SimJob& job, const Program& program, int channel) {
-  const uint32_t slot_bytes = slot_bytes_of(job);
+  const uint32_t slot_bytes = payload_bytes_max(job.protocol, job.slot_bytes);
   if (!job.exchanges.empty()) {
     return compute_partition({.collective = Collective::kSend,
                               .count = job.exchanges[static_cast<size_t>(channel)].count,

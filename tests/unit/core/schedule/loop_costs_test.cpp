@@ -37,6 +37,33 @@ TEST(LoopCosts, ManyRanksCostBetweenDatacentersWhatFewInTheSameProportionsDo) {
   }
 }
 
+TEST(LoopCosts, OfAFileWithMessagesOfSeveralChunksAreCountedInItsPrograms) {
+  const ChannelOrder order = order_of({2, 2});
+  const LoopCosts costs(order, true);
+  const Algorithm& bruck = *find_algorithm("bruck_all_gather");
+  RecordedAlgorithm recorded;
+  for (const int rank : order.ring) {
+    recorded.programs.push_back(bruck.record({.rank = rank, .ring = order.ring, .joins = true}));
+    recorded.apart.push_back(bruck.record({.rank = rank, .ring = order.ring}));
+  }
+  recorded.message_chunks = static_cast<int>(chunks_of_longest_message(recorded.programs));
+  ASSERT_EQ(recorded.message_chunks, 2);
+  Algorithm file;
+  file.name = file.family = "file";
+  file.collective = Collective::kAllGather;
+  file.nranks_max = 4;
+  file.recorded = &recorded;
+  const Choice choice{
+      .algorithm = &file, .protocol = Protocol::kSimple, .channels = 1, .chunk_bytes = 1 << 16};
+  const LoopCost cost = cost_of(choice, {.collective = Collective::kAllGather,
+                                         .size_bytes = 64,
+                                         .nranks = 4,
+                                         .shares_memory = false,
+                                         .costs = &costs});
+  EXPECT_EQ(cost.chunks_moved, 3);
+  EXPECT_EQ(cost.rounds, 2);
+}
+
 TEST(LoopCosts, LeastIsWhatHierarchicalAlgorithmsMove) {
   const std::vector<int> sizes = {2, 3, 4};
   const LoopCosts costs(order_of(sizes), true);
