@@ -2,6 +2,7 @@
 #include "core/base/stdio_held.hpp"
 
 #include <array>
+#include <cerrno>
 #include <fcntl.h>
 #include <mutex>
 #include <unistd.h>
@@ -71,6 +72,10 @@ class Placeholders final : private ForkAware {
 }  // namespace
 
 StdioHeld::StdioHeld() noexcept { Placeholders::instance().add_user(); }
-StdioHeld::~StdioHeld() { Placeholders::instance().remove_user(); }
+StdioHeld::~StdioHeld() {
+  const int error = errno;
+  Placeholders::instance().remove_user();
+  errno = error;
+}
 
 }  // namespace plexus

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "core/base/clock.hpp"
+#include "core/base/stdio_held.hpp"
 #include "core/base/thread.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/os/own_fds.hpp"
-#include "guest/descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -195,6 +195,7 @@ Result<int> LocalSocket::recv_descriptor(std::chrono::milliseconds time) const {
   for (;;) {
     PLEXUS_TRY(wait_for(fd_, POLLIN, deadline));
     DescriptorMessage message;
+    const StdioHeld held;
     const ssize_t size = recvmsg(fd_, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
       continue;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/immortal.hpp"
-#include "guest/descriptors.hpp"
+#include "core/base/stdio_held.hpp"
 
 namespace plexus {
 
@@ -21,6 +21,7 @@ class OwnFds final : private ForkAware {
   /// `make` must not block.
   template <class Make>
   int open(const Make& make) {
+    const StdioHeld held;  // has a lock of its own, so before this one
     const std::lock_guard lock(mutex_);
     fds_.reserve(fds_.size() + 1);  // before `make`, so that a failed allocation cannot lose a
                                     // descriptor

@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 
 #include "core/base/immortal.hpp"
+#include "core/base/stdio_held.hpp"
 #include "core/os/host.hpp"
-#include "guest/descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -36,7 +36,9 @@ bool is_refused(int error) { return error == EPERM || error == EACCES || error =
 class ProcessMemoryFile {
  public:
   explicit ProcessMemoryFile(int32_t pid)
-      : fd_(above_stdio(open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDONLY | O_CLOEXEC))) {}
+      : fd_(open_above_stdio([pid] {
+          return open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDONLY | O_CLOEXEC);
+        })) {}
   ~ProcessMemoryFile() {
     if (fd_ >= 0) {
       close(fd_);

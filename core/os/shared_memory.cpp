@@ -12,11 +12,11 @@
 #include <unistd.h>
 #include <utility>
 
+#include "core/base/stdio_held.hpp"
 #include "core/base/units.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/os/host.hpp"
 #include "core/os/memory_server.hpp"
-#include "guest/descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -74,7 +74,7 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes, uint64_t id) {
   memory.size_bytes_ = align_up(size_bytes == 0 ? size_t{1} : size_bytes, kPage);
   const size_t total = kPage + memory.size_bytes_;
   PLEXUS_TRY(check_file_size(total));
-  memory.fd_ = above_stdio(open_unnamed(total));
+  memory.fd_ = open_above_stdio([&] { return open_unnamed(total); });
   if (memory.fd_ < 0) {
     return describe_refused_descriptor(fmt::format(
         "cannot make {} bytes of shared memory, neither by memfd_create nor in /dev/shm", total));
@@ -143,8 +143,9 @@ static Error describe_refusal(int32_t pid, const std::string& path, int error) {
 
 Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
   const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.fd);
-  const int fd = place.owner == process_id() ? fcntl(place.fd, F_DUPFD_CLOEXEC, kFirstFreeFd)
-                                             : above_stdio(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const int fd = place.owner == process_id()
+                     ? fcntl(place.fd, F_DUPFD_CLOEXEC, kFirstFreeFd)
+                     : open_above_stdio([&] { return open(path.c_str(), O_RDWR | O_CLOEXEC); });
   auto shown = fd < 0 ? Result<SharedMemory>(describe_refusal(place.pid, path, errno))
                       : map(fd, place, path);
   if (shown.has_value() || place.owner == 0 || place.owner == process_id()) {

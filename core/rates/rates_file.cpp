@@ -20,6 +20,7 @@
 #include "core/base/config.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/log.hpp"
+#include "core/base/stdio_held.hpp"
 #include "core/os/host.hpp"
 #include "core/rates/measure.hpp"
 #include "guest/file.hpp"
@@ -112,7 +113,8 @@ std::optional<fs::path> rates_path(const std::string& setting) {
 }
 
 Result<HostRates> read_rates(const fs::path& path) {
-  const File file(above_stdio(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)));
+  const File file(
+      open_above_stdio([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat status {};
   if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
     return refuse(path, "read");
@@ -137,8 +139,8 @@ Result<void> write_rates(const fs::path& path, const HostRates& rates) {
                                          std::hash<std::thread::id>{}(std::this_thread::get_id()));
   const std::string text = format_rates(rates, describe_measured_host());
   {
-    const File file(
-        above_stdio(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)));
+    const File file(open_above_stdio(
+        [&] { return open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); }));
     if (file.fd() < 0) {
       return refuse(temporary, "written");
     }

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -124,6 +126,33 @@ TEST(SharedMemory, IsHadFromItsOwnerWhereProcDoesNotShowIt) {
   for (const int fd : {told[0], told[1], ends[0]}) {
     close(fd);
   }
+}
+
+/// A daemon whose threads print all the same: not into a descriptor that is being opened.
+TEST(SharedMemory, IsNotWrittenToByAProgramThatPrintsToClosedDescriptors) {
+  NEEDS_THREADS_IN_CHILDREN();
+  testing_fork::run_in_child([] {
+    constexpr int kTimes = 3000;
+    const SharedMemory mine = create(4096);
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+      close(fd);
+    }
+    std::atomic<bool> stops{false};
+    std::thread printing([&] {
+      while (!stops) {
+        for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+          (void)!write(fd, "a line of the program\n", 22);
+        }
+      }
+    });
+    int failures = 0;
+    for (int time = 0; time < kTimes; ++time) {
+      failures += static_cast<int>(SharedMemory::open_peer(place_of(mine)).has_error());
+    }
+    stops = true;
+    printing.join();
+    EXPECT_EQ(failures, 0);
+  });
 }
 
 TEST(SharedMemory, OfThisProcessNeedsNoProc) {
