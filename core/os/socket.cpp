@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -13,12 +14,14 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <fmt/ranges.h>
 
+#include "core/base/clock.hpp"
 #include "core/os/descriptors.hpp"
 #include "core/os/own_fds.hpp"
 #include "guest/interface_choice.hpp"
@@ -386,29 +389,58 @@ struct Interface {
   SocketAddress address;
 };
 
-/// Those that are up and connected, the addresses that reach furthest first.
-Result<std::vector<Interface>> list_interfaces(const std::string& family) {
+struct Interfaces {
+  std::vector<Interface> usable;         // the addresses that reach furthest first
+  std::vector<std::string> unconnected;  // up, but (still) without carrier
+};
+
+Result<Interfaces> list_interfaces(const std::string& family) {
   ifaddrs* list = nullptr;
-  std::vector<Interface> found;
+  Interfaces found;
   if (getifaddrs(&list) != 0) {  // it makes a socket
     return describe_refused_descriptor("cannot list the network interfaces");
   }
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || !is_usable_interface(entry->ifa_flags)) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) {
+      continue;
+    }
+    if (!is_usable_interface(entry->ifa_flags)) {
+      found.unconnected.emplace_back(entry->ifa_name);
       continue;
     }
     const int wanted = entry->ifa_addr->sa_family;
     const bool fits =
         (wanted == AF_INET && family != "AF_INET6") || (wanted == AF_INET6 && family != "AF_INET");
     if (fits) {
-      found.push_back({entry->ifa_name, SocketAddress(entry->ifa_addr)});
+      found.usable.push_back({entry->ifa_name, SocketAddress(entry->ifa_addr)});
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const Interface& a, const Interface& b) {
-    return order_of_address(*a.address.raw()) < order_of_address(*b.address.raw());
-  });
+  std::stable_sort(found.usable.begin(), found.usable.end(),
+                   [](const Interface& a, const Interface& b) {
+                     return order_of_address(*a.address.raw()) < order_of_address(*b.address.raw());
+                   });
   return found;
+}
+
+/// list_interfaces(); an interface that `names` asks for and that is up gets time for its carrier:
+/// a container often starts its program while the kernel connects the two ends of its network.
+Result<Interfaces> list_connected_interfaces(const std::string& names, const std::string& family) {
+  constexpr auto kCarrierTime = std::chrono::seconds(2);
+  constexpr auto kPoll = std::chrono::milliseconds(10);
+  const NameFilter wish(names);
+  const auto is_named = [&](const std::string& name) { return wish.keeps(name); };
+  for (const Deadline deadline = Deadline::after(kCarrierTime);;) {
+    PLEXUS_TRY(found, list_interfaces(family));
+    const bool waits = wish.names_some() &&
+                       std::none_of(found.usable.begin(), found.usable.end(),
+                                    [&](const Interface& each) { return is_named(each.name); }) &&
+                       std::any_of(found.unconnected.begin(), found.unconnected.end(), is_named);
+    if (!waits || deadline.expired()) {
+      return std::move(found);
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 }  // namespace
@@ -416,7 +448,8 @@ Result<std::vector<Interface>> list_interfaces(const std::string& family) {
 Result<SocketAddress> find_interface(const std::string& names,
                                      const std::string& family,
                                      std::string_view setting) {
-  PLEXUS_TRY(interfaces, list_interfaces(family));
+  PLEXUS_TRY(listed, list_connected_interfaces(names, family));
+  const std::vector<Interface>& interfaces = listed.usable;
   std::vector<std::string> all;
   for (const Interface& each : interfaces) {
     if (std::find(all.begin(), all.end(), each.name) == all.end()) {

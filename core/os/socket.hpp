@@ -106,8 +106,9 @@ class Socket {
 
 /// The address of the interface to use. `names` in NCCL_SOCKET_IFNAME's syntax (prefixes; ^
 /// excludes, = is exact); `family`: AF_INET, AF_INET6 or empty. Without names, loopback and the
-/// bridges of docker and libvirt are used only when there is nothing else. `setting`: the variable
-/// that `names` came from, for messages.
+/// bridges of docker and libvirt are used only when there is nothing else. Waits for 2 s where the
+/// interfaces that are named are up, but without carrier. `setting`: the variable that `names` came
+/// from, for messages.
 Result<SocketAddress> find_interface(const std::string& names,
                                      const std::string& family,
                                      std::string_view setting = "NCCL_SOCKET_IFNAME");

@@ -92,6 +92,20 @@ class Interfaces(netns.Test):
         self.give_addresses()
         self.check()
 
+    def test_an_interface_that_is_named_gets_time_for_its_carrier(self):
+        self.give_addresses()
+        netns.ip("-n", self.hosts[1], "link", "set", LINK, "down")
+        self.wait_until(20, lambda: "NO-CARRIER" in netns.ip("-n", self.hosts[0], "link", "show", LINK), "it has a carrier")
+        rank = Rank(self.hosts[0], NCCL_SOCKET_IFNAME=LINK)
+        self.addCleanup(rank.stop)
+        rank.tell("make_id")
+        refused = rank.answer()
+        self.assertIn("matches no network interface that is up and connected", refused[1])
+        rank.tell("make_id")
+        netns.ip("-n", self.hosts[1], "link", "set", LINK, "up")
+        made = rank.answer()
+        self.assertEqual(made[0], 0, made)
+
     def test_a_link_local_address_is_used_only_without_a_global_one(self):
         for host in self.hosts:  # as of a BMC, the same on both
             self.add_pair(host, "169.254.7.7/16", "aa0", "aa1")

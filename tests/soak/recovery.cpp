@@ -79,6 +79,15 @@ std::vector<int> ranks_of(const Job& job, int process) {
   return ranks;
 }
 
+/// The program itself makes the shrink that survivors make.
+bool shrinks_alike(const Job& job, const std::vector<int>& dead) {
+  return std::any_of(job.makings.begin(), job.makings.end(), [&](const Making& making) {
+    std::vector<int> excluded = making.excluded;
+    std::sort(excluded.begin(), excluded.end());
+    return making.kind == MakingKind::kShrink && making.parent == 0 && excluded == dead;
+  });
+}
+
 std::string grow_id_path(const std::string& folder) { return folder + "/id.grow"; }
 
 Wrong publish_grow_id(const std::string& folder, ncclComm_t comm) {
@@ -134,10 +143,16 @@ Wrong go_on_without_guilty(const Survivor& survivor,
       fault.recovery == Recovery::kShrinkAbort ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
-  auto wrong = for_each(worlds.size(), "ncclCommShrink", [&](size_t i) {
-    return ncclCommShrink(worlds[i], dead.data(), static_cast<int>(dead.size()), &rests[i], &config,
-                          flags);
-  });
+  const auto shrink = [&] {
+    return for_each(worlds.size(), "ncclCommShrink", [&](size_t i) {
+      return ncclCommShrink(worlds[i], dead.data(), static_cast<int>(dead.size()), &rests[i],
+                            &config, flags);
+    });
+  };
+  auto wrong = shrink();
+  if (wrong.has_value() && shrinks_alike(survivor.job, dead)) {
+    wrong = shrink();  // others had made that of the program, and given it up
+  }
   if (!wrong.has_value()) {
     wrong = check_sum(rests);
   }
