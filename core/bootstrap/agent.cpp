@@ -485,7 +485,7 @@ Result<void> Agent::take_from(uint32_t process, Message message) {
       return take_news(process, message);
     case MessageType::kLeave: {
       auto heard = take_news(process, message);
-      miss(process);
+      take_goodbye(process);
       return heard;
     }
     case MessageType::kWho:

@@ -155,7 +155,8 @@ class Agent {
     std::optional<Inquiry> inquiry;
     std::string told;  // of the root: for whom which gather waits, as a rank has said for the job
     std::optional<std::pair<uint32_t, Clock::time_point>> suspect;  // a process that is needed and
-                                                                    // gone, and since when
+                                                                    // gone, and until when it may
+                                                                    // still be heard of
     [[nodiscard]] std::optional<uint32_t> parent() const;  // process; nullopt: this is the root
     [[nodiscard]] std::vector<uint32_t> children() const;  // processes
     /// All below have contributed to a gather, and the parent has that.
@@ -220,7 +221,8 @@ class Agent {
   void look_for_table(Clock::time_point now);
   void look_for_missing(Group& group);
   void suspect(Group& group, uint32_t process) const;
-  void miss(uint32_t process);
+  void miss(uint32_t process, Clock::duration time);
+  void take_goodbye(uint32_t process);
   [[nodiscard]] std::optional<uint32_t> stand_in(const ControlTree& tree, uint32_t position) const;
   [[nodiscard]] std::optional<uint32_t> heir_of(const Group& group) const;
   [[nodiscard]] bool is_gone(uint32_t process) const {
@@ -249,7 +251,8 @@ class Agent {
   std::optional<uint32_t> parent_;  // in the tree over all processes
   std::set<uint32_t> children_;
   std::set<uint32_t> dead_;
-  std::set<uint32_t> gone_;  // left, or refuses connections
+  // Left, or refuses connections, and until when its last messages may come.
+  std::map<uint32_t, Clock::time_point> gone_;
   std::map<std::tuple<News::Kind, uint32_t, uint64_t>, News> news_;
 
   std::map<uint64_t, Group> groups_;

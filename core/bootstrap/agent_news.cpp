@@ -8,7 +8,10 @@
 namespace plexus {
 namespace {
 
-constexpr auto kSuspicionTime = std::chrono::seconds(1);  // news of a death may be under way
+// News of a death may be under way, or the last messages of a process that has left: it waits for
+// 10 s until the network has delivered them (agent_host.cpp).
+constexpr auto kSuspicionTime = std::chrono::seconds(1);
+constexpr auto kFarewellTime = std::chrono::seconds(12);
 constexpr auto kLookPause = std::chrono::seconds(1);
 
 }  // namespace
@@ -232,12 +235,14 @@ void Agent::lose(uint32_t process, Loss how, std::string_view why) {
            std::nullopt, kNobody);
     return;
   }
-  miss(process);
+  miss(process, kSuspicionTime);
 }
 
+void Agent::take_goodbye(uint32_t process) { miss(process, kFarewellTime); }
+
 /// It has left, or is not there.
-void Agent::miss(uint32_t process) {
-  gone_.insert(process);
+void Agent::miss(uint32_t process, Clock::duration time) {
+  gone_.insert_or_assign(process, now_ + time);
   children_.erase(process);
   if (parent_ == process) {
     attach();
@@ -253,7 +258,7 @@ void Agent::miss(uint32_t process) {
 void Agent::suspect(Group& group, uint32_t process) const {
   PLEXUS_DCHECK(process != self_ && !group.failure.has_value(), process);
   if (!group.suspect.has_value()) {
-    group.suspect = std::pair(process, now_);
+    group.suspect = std::pair(process, std::max(now_ + kSuspicionTime, gone_.at(process)));
   }
 }
 
@@ -327,7 +332,7 @@ void Agent::tick(Clock::time_point now) {
         group.inquiry.reset();  // the root has heard of it, and may be asked again later
       }
     }
-    if (group.suspect.has_value() && now - group.suspect->second >= kSuspicionTime) {
+    if (group.suspect.has_value() && now >= group.suspect->second) {
       const auto ranks = map_->table.ranks_of(group.suspect->first);
       const auto member = std::find_if(ranks.begin(), ranks.end(),
                                        [&](uint32_t rank) { return group.layout->has(rank); });
