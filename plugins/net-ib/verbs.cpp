@@ -89,7 +89,8 @@ void VerbsDeleter::operator()(ibv_context* it) const noexcept {
 
 Result<ibv_port_attr> query_port(ibv_context* context, uint8_t port) {
   ibv_port_attr attributes{};
-  const verbs_context* const extended = verbs_get_ctx_op(context, query_port);
+  const verbs_context* const extended =
+      __extension__ verbs_get_ctx_op(context, query_port);  // a statement expression
   const int error = extended != nullptr
                         ? extended->query_port(context, port, &attributes, sizeof attributes)
                         : verbs().query_port(context, port,

@@ -130,7 +130,7 @@ static int progress(void) {
 static void wait_more(const char* what, double* since) {
   if (progress()) {
     *since = now();
-  } else if (now() - *since > kPatienceSeconds) {
+  } else if (now() - *since > (double)kPatienceSeconds) {
     fail(what, kPatienceSeconds);
   }
   sched_yield();
