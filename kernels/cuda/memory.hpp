@@ -89,19 +89,23 @@ PLEXUS_DEVICE inline void pause_between_polls(uint32_t polls) {
 
 template <class T>
 T load_acquire(const T* word) {
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+  T value;
+  __atomic_load(word, &value, __ATOMIC_ACQUIRE);
+  return value;
 }
 template <class T>
 T load_relaxed(const T* word) {
-  return __atomic_load_n(word, __ATOMIC_RELAXED);
+  T value;
+  __atomic_load(word, &value, __ATOMIC_RELAXED);
+  return value;
 }
 template <class T>
 void store_release(T* word, T value) {
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  __atomic_store(word, &value, __ATOMIC_RELEASE);
 }
 template <class T>
 void store_relaxed(T* word, T value) {
-  __atomic_store_n(word, value, __ATOMIC_RELAXED);
+  __atomic_store(word, &value, __ATOMIC_RELAXED);
 }
 inline void store_dependent(uint64_t* word, uint64_t value) { store_release(word, value); }
 inline uint64_t load_dependent(const uint64_t* word) { return load_acquire(word); }

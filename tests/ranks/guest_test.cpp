@@ -250,8 +250,8 @@ TEST(Guest, SaysItsVersionAsNcclDoes) {
   for (const auto& [level, lines] :
        {std::pair{"VERSION", 1}, std::pair{"WARN", 1}, std::pair{"NONE", 0}}) {
     testing::internal::CaptureStdout();
-    run_in_child([level = level] {
-      setenv("NCCL_DEBUG", level, 1);
+    run_in_child([name = level] {
+      setenv("NCCL_DEBUG", name, 1);
       const Job job(2);
       const Job another(2);
     });

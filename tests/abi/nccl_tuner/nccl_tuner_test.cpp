@@ -19,7 +19,6 @@ using testing::HasSubstr;
 
 constexpr size_t kTreeSimple = 0 * 3 + 2;
 constexpr size_t kRingSimple = 1 * 3 + 2;
-constexpr size_t kPatSimple = 6 * 3 + 2;
 
 std::string file(const std::string& name) {
   return std::string(std::getenv("PLEXUS_TEST_EXAMPLE_DIR")) + "/lib" + name + ".so";

@@ -189,20 +189,20 @@ static int chunk(void* context,
 
 struct table {
   const char* name;
-  int (*init_entry)();
-  int (*info_entry)();
+  void (*init_entry)(void);
+  void (*info_entry)(void);
   int (*finalize_entry)(void*);
 #if TUNER_VERSION >= 6
-  int (*chunk_entry)();
+  void (*chunk_entry)(void);
 #endif
 };
 #define JOIN(a, b) a##b
 #define SYMBOL(version) JOIN(ncclTunerPlugin_v, version)
 extern EXPORT const struct table SYMBOL(TUNER_VERSION);
-EXPORT const struct table SYMBOL(TUNER_VERSION) = {"fixture", (int (*)())init, (int (*)())info,
-                                                   finalize
+EXPORT const struct table SYMBOL(TUNER_VERSION) = {"fixture", (void (*)(void))init,
+                                                   (void (*)(void))info, finalize
 #if TUNER_VERSION >= 6
                                                    ,
-                                                   (int (*)())chunk
+                                                   (void (*)(void))chunk
 #endif
 };
