@@ -40,6 +40,7 @@ void Family::leave_group(uint64_t group, std::string record) {
     const std::lock_guard lock(mutex_);
     Group& leaving = groups_[group];
     PLEXUS_DCHECK(leaving.open && groups_open_ > 0, group, groups_open_);
+    PLEXUS_DCHECK(leaving.waiting == 0, group);
     leaving.open = false;
     leaving.handler = nullptr;
     leaving.probe_handler = nullptr;
@@ -76,6 +77,7 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
   Deadline asks = late.count() == 0 ? Deadline::never() : Deadline::after(late);
   std::unique_lock lock(mutex_);
   Group& mine = groups_[group];
+  const Waiting waiting(mine);
   const auto over = [&] {
     return mine.stopped || mine.failure.has_value() || mine.gathered.count(number) != 0;
   };
@@ -103,8 +105,7 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
   if (ready) {
     return mine.failure->clone();
   }
-  lock.unlock();
-  return explain_timeout(group, number);
+  return explain_timeout(group, number, lock);
 }
 
 /// The agent asks the others; all ranks that wait are told (kLate).
@@ -119,19 +120,20 @@ void Family::ask_who_is_late(uint64_t group, uint64_t number, std::chrono::secon
 
 /// Reports the timeout to the agent, which asks the others and fails the group with the names of
 /// the missing ranks.
-Error Family::explain_timeout(uint64_t group, uint64_t number) {
+Error Family::explain_timeout(uint64_t group, uint64_t number, std::unique_lock<std::mutex>& lock) {
   constexpr auto kAnswerTime = std::chrono::seconds(5);
   Error error =
       fail(Code::kTimeout,
            "not all ranks made this call within {} s: every rank must call init, split and shrink; "
            "PLEXUS_BOOTSTRAP_TIMEOUT gives more time",
            times_.gather.count());
+  lock.unlock();
   const auto asked =
       send({.type = MessageType::kFail, .group = group, .tag = number, .payload = encode(error)});
+  lock.lock();
   if (asked.has_error()) {
     return error;
   }
-  std::unique_lock lock(mutex_);
   Group& mine = groups_[group];
   changed_.wait_for(lock, kAnswerTime, [&] { return mine.failure.has_value(); });
   return mine.failure.has_value() ? mine.failure->clone() : std::move(error);
@@ -232,8 +234,10 @@ void Family::break_down(const Error& error) {
 
 void Family::deliver_gathered(uint64_t group, uint64_t number, Gathered gathered) {
   const std::lock_guard lock(mutex_);
-  groups_[group].gathered[number] = std::move(gathered);
-  changed_.notify_all();
+  if (const auto at = groups_.find(group); at != groups_.end()) {  // else left meanwhile
+    at->second.gathered[number] = std::move(gathered);
+    changed_.notify_all();
+  }
 }
 
 void Family::deliver(const Message& message) {

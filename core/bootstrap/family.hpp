@@ -51,6 +51,7 @@ class Family {
   /// Leaves the group. Peers that still probe this rank receive `record` (see on_probe).
   void leave_group(uint64_t group, std::string record);
   void stop_group(uint64_t group);
+  /// The group must not be left before it returns.
   Result<Gathered> wait_gathered(uint64_t group, uint64_t number, const std::atomic<bool>* give_up);
   std::optional<std::string> try_take(uint64_t group, uint32_t from, uint64_t tag);
   using FailureHandler = std::function<void(const Error&, FailureCause)>;
@@ -73,10 +74,23 @@ class Family {
     std::map<uint64_t, PostHandler> post_handlers;  // by tag
     bool open = false;
     bool stopped = false;
+    int waiting = 0;  // threads in wait_gathered(): the group is not left meanwhile
+  };
+  /// With mutex_ held, at both ends of its life.
+  class Waiting {
+   public:
+    explicit Waiting(Group& group) : group_(group) { ++group_.waiting; }
+    ~Waiting() { --group_.waiting; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    Group& group_;
   };
   void fail_group(Group& group, const Error& error, FailureCause cause);  // with mutex_ held
   static std::vector<Message> answer(const PostHandler& handler, const Message& message);
-  Error explain_timeout(uint64_t group, uint64_t number);
+  /// `lock` is of mutex_, and held before and after.
+  Error explain_timeout(uint64_t group, uint64_t number, std::unique_lock<std::mutex>& lock);
   void ask_who_is_late(uint64_t group, uint64_t number, std::chrono::seconds waited);
 
   const std::shared_ptr<AgentHost> host_;

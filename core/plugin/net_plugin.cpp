@@ -333,6 +333,17 @@ int32_t net_detail::keep_exception(const ContextState& context, const char* entr
   return PLEXUS_INTERNAL_ERROR;
 }
 
+int32_t net_detail::keep_lack_of_request(const ContextState& context, const char* entry) noexcept {
+  try {
+    keep_error(
+        context.sink,
+        fmt::format("{} returned PLEXUS_OK but no request; this is a bug in the plugin", entry)
+            .c_str());
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a lost reason is the lesser evil
+  }
+  return PLEXUS_INTERNAL_ERROR;
+}
+
 Error net_detail::make_error(const ContextState& context, std::string_view call, int32_t code) {
   std::string text = take_error(context.sink);
   if (text.empty()) {

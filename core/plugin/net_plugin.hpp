@@ -179,6 +179,10 @@ void close(const ContextState& context, std::string_view peer, plexus_net_memory
 [[nodiscard, gnu::cold, gnu::noinline]] int32_t keep_exception(const ContextState& context,
                                                                const char* entry) noexcept;
 
+/// `entry` started nothing and did not say so, which breaks the plugin's contract: as above.
+[[nodiscard, gnu::cold, gnu::noinline]] int32_t keep_lack_of_request(const ContextState& context,
+                                                                     const char* entry) noexcept;
+
 /// A call of a data path that has its mark.
 template <class Call>
 [[nodiscard]] NetStatus call_entry(const ContextState& context,
@@ -223,6 +227,19 @@ class Handle {
   [[nodiscard]] NetStatus call_quickly(const char* entry, const Call& call) noexcept {
     const DataPath::QuickCall marked(*path_, entry, peer_);
     return call_entry(*context_, entry, call);
+  }
+  /// A call that starts what `*request` stands for: a native plugin that says OK gives one.
+  template <class Call>
+  [[nodiscard]] NetStatus start(const char* entry,
+                                NetRequest** request,
+                                const Call& call) noexcept {
+    PLEXUS_DCHECK(raw_ != nullptr);
+    *request = nullptr;
+    const NetStatus status = call_quickly(entry, call);
+    if (status == NetStatus::kOk && *request == nullptr) {
+      return NetStatus{keep_lack_of_request(*context_, entry)};
+    }
+    return status;
   }
 
   const ContextState* context_;
@@ -274,18 +291,14 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
                                 int32_t tag,
                                 plexus_net_memory_t* memory,
                                 NetRequest** request) noexcept {
-    PLEXUS_DCHECK(raw_ != nullptr);
-    *request = nullptr;
-    return call_quickly(
-        "isend", [&] { return ops_->isend(raw_, data.data(), data.size(), tag, memory, request); });
+    return start("isend", request,
+                 [&] { return ops_->isend(raw_, data.data(), data.size(), tag, memory, request); });
   }
   /// Only where NetContext::takes_pieces().
   [[nodiscard]] NetStatus isend_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
-    PLEXUS_DCHECK(raw_ != nullptr);
-    *request = nullptr;
-    return call_quickly("isend_pieces", [&] {
+    return start("isend_pieces", request, [&] {
       return ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
     });
@@ -294,9 +307,7 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
   [[nodiscard]] NetStatus isend_gathered(std::span<const NetSource> sources,
                                          int32_t tag,
                                          NetRequest** request) noexcept {
-    PLEXUS_DCHECK(raw_ != nullptr);
-    *request = nullptr;
-    return call_quickly("isend_gathered", [&] {
+    return start("isend_gathered", request, [&] {
       return ops_->isend_gathered(raw_, static_cast<uint32_t>(sources.size()), sources.data(), tag,
                                   request);
     });
@@ -330,9 +341,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
 
   /// Posts all of `buffers` (1 .. recvs_max) as one request, or none (kAgain).
   [[nodiscard]] NetStatus irecv(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
-    PLEXUS_DCHECK(raw_ != nullptr);
-    *request = nullptr;
-    return call_quickly("irecv", [&] {
+    return start("irecv", request, [&] {
       return ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
     });
   }
@@ -340,9 +349,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
   [[nodiscard]] NetStatus irecv_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
-    PLEXUS_DCHECK(raw_ != nullptr);
-    *request = nullptr;
-    return call_quickly("irecv_pieces", [&] {
+    return start("irecv_pieces", request, [&] {
       return ops_->irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
     });

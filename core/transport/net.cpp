@@ -98,13 +98,6 @@ std::string NetPump::describe_entry(std::string_view entry) const {
                      key_.sends ? "to" : "from", options_.peer_name);
 }
 
-/// A native plugin that says OK gives a request.
-Error NetPump::lacks_request(std::string_view entry) const {
-  return failed(fail(Code::kInternalError,
-                     "{} returned PLEXUS_OK but no request; this is a bug in the plugin",
-                     describe_entry(entry)));
-}
-
 // ---- sending ----
 
 NetSender::NetSender(const ConnectionKey& key, NetEndOptions options)
@@ -199,10 +192,6 @@ bool NetSender::send_filled() {
     }
     if (status != NetStatus::kOk) {
       broken_ = failed(net_->explain("isend", status));
-      return moved;
-    }
-    if (requests_[sent_ % kSlots] == nullptr) {
-      broken_ = lacks_request("isend");
       return moved;
     }
     if (observer_ != nullptr) {
@@ -431,10 +420,6 @@ Result<bool> NetReceiver::post_free() {
     }
     if (status != NetStatus::kOk) {
       cannot_post_ = failed(net_->explain("irecv", status));
-      return moved;
-    }
-    if (requests_[posted_ % kSlots] == nullptr) {
-      cannot_post_ = lacks_request("irecv");
       return moved;
     }
     ++posted_;

@@ -82,7 +82,6 @@ class NetPump : public Pump {
   [[nodiscard]] Error failed(Error error) const;
   /// "isend of plugin socket on device 0 (eth0) to rank 1 (node2:1234)".
   [[nodiscard]] std::string describe_entry(std::string_view entry) const;
-  [[nodiscard]] Error lacks_request(std::string_view entry) const;
 
   ConnectionKey key_;
   NetEndOptions options_;

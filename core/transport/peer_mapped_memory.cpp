@@ -47,7 +47,11 @@ void PeerMappedMemory::remove(const void* address) {
   if (registered_.erase(first) == 0) {
     return;
   }
-  const auto at = std::prev(peer_mapped_.upper_bound(first));  // add() put it there
+  const auto after = peer_mapped_.upper_bound(first);
+  if (after == peer_mapped_.begin()) {
+    return;  // withdrawn since: its memory was freed, and what took its place cannot be mapped
+  }
+  const auto at = std::prev(after);
   const auto other = registered_.lower_bound(at->first);
   const bool is_used =
       other != registered_.end() && other->first < at->first + at->second.size_bytes;

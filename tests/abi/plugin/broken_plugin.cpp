@@ -17,10 +17,13 @@
 #define FAILING_DEVICES 8
 #define NULL_CONTEXT 9
 #define THROWING_DATA 10
+#define NULL_REQUEST 11
 
 namespace {
 
-/// The handle of everything that the fixture of throwing calls makes.
+/// The faults of calls that only a connection has.
+constexpr bool kConnects = PLEXUS_BROKEN == THROWING_DATA || PLEXUS_BROKEN == NULL_REQUEST;
+/// The handle of everything that a fixture that connects makes.
 template <class Handle>
 int32_t make(Handle** handle) {
   static char anything = 0;
@@ -32,7 +35,7 @@ int32_t fail(int32_t code) {
   if (PLEXUS_BROKEN == THROWING_DATA) {
     throw std::runtime_error("no data today");
   }
-  return code;
+  return PLEXUS_BROKEN == NULL_REQUEST ? PLEXUS_OK : code;
 }
 
 /// Number of contexts; the test reads it through `plexus_test_contexts`.
@@ -58,7 +61,7 @@ int32_t device_count(plexus_net_context_t*, uint32_t* count) {
   return PLEXUS_BROKEN == FAILING_DEVICES ? PLEXUS_SYSTEM_ERROR : PLEXUS_OK;
 }
 int32_t properties(plexus_net_context_t*, uint32_t, plexus_net_properties_t* properties) {
-  if (PLEXUS_BROKEN == THROWING_DATA) {
+  if (kConnects) {
     std::strcpy(properties->name, "thrower");
     properties->message_bytes_max = 1;
     properties->speed_mbit_per_s = 1;
@@ -73,19 +76,19 @@ int32_t properties(plexus_net_context_t*, uint32_t, plexus_net_properties_t* pro
   return PLEXUS_OK;
 }
 int32_t listen(plexus_net_context_t*, uint32_t, plexus_net_handle_t*, plexus_net_listen_t** made) {
-  return PLEXUS_BROKEN == THROWING_DATA ? make(made) : PLEXUS_AGAIN;
+  return kConnects ? make(made) : PLEXUS_AGAIN;
 }
 int32_t connect(plexus_net_context_t*,
                 uint32_t,
                 const plexus_net_handle_t*,
                 plexus_net_send_t** made) {
-  return PLEXUS_BROKEN == THROWING_DATA ? make(made) : PLEXUS_AGAIN;
+  return kConnects ? make(made) : PLEXUS_AGAIN;
 }
 int32_t accept(plexus_net_listen_t*, plexus_net_recv_t** made) {
-  return PLEXUS_BROKEN == THROWING_DATA ? make(made) : PLEXUS_AGAIN;
+  return kConnects ? make(made) : PLEXUS_AGAIN;
 }
 int32_t register_send(plexus_net_send_t*, const plexus_net_region_t*, plexus_net_memory_t** made) {
-  return PLEXUS_BROKEN == THROWING_DATA ? make(made) : PLEXUS_OK;
+  return kConnects ? make(made) : PLEXUS_OK;
 }
 int32_t register_recv(plexus_net_recv_t*, const plexus_net_region_t*, plexus_net_memory_t**) {
   return PLEXUS_OK;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plugins that break the contract: each is refused with its own message, without leaks.
 #include <array>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,6 +41,47 @@ std::string context_error(const std::string& name) {
   return context.has_error() ? context.error().message() : "made";
 }
 
+struct Connection {
+  NetContext context;
+  NetListen listen;
+  NetSend send;
+  NetRecv recv;
+};
+
+Connection connect_broken(const std::string& name, std::string* log = nullptr) {
+  NetContext context = test::make_context(test::load_plugin(broken(name)),
+                                          [log](NetLogLevel, std::string_view text) {
+                                            if (log != nullptr) {
+                                              *log += text;
+                                            }
+                                          });
+  NetListen listen = context.listen(0).value();
+  NetSend send = context.connect(0, listen.handle());
+  NetRecv recv = listen.accept();
+  EXPECT_TRUE(test::meet(send, recv));
+  return {std::move(context), std::move(listen), std::move(send), std::move(recv)};
+}
+
+/// Makes each call that starts something, which must fail, and returns why.
+std::vector<std::pair<const char*, std::string>> start_all(Connection& all,
+                                                           std::span<std::byte> bytes) {
+  const NetBuffer buffer{bytes.data(), bytes.size(), nullptr, 0, 0};
+  const NetPiece piece{bytes.data(), bytes.size()};
+  const NetSource source{bytes.data(), bytes.size(), nullptr};
+  NetRequest* request = nullptr;
+  const auto why = [](const auto& end, NetStatus status) {
+    EXPECT_EQ(status, NetStatus{PLEXUS_INTERNAL_ERROR});
+    return end.explain("", status).message();
+  };
+  return {
+      {"isend", why(all.send, all.send.isend(bytes, 0, nullptr, &request))},
+      {"isend_pieces", why(all.send, all.send.isend_pieces({&piece, 1}, 0, &request))},
+      {"isend_gathered", why(all.send, all.send.isend_gathered({&source, 1}, 0, &request))},
+      {"irecv", why(all.recv, all.recv.irecv({&buffer, 1}, &request))},
+      {"irecv_pieces", why(all.recv, all.recv.irecv_pieces({&piece, 1}, 0, &request))},
+  };
+}
+
 TEST(PluginAbi, ShortTableIsRefused) {
   EXPECT_THAT(load_error("short-table"), AllOf(HasSubstr("64 bytes"), HasSubstr("expected 144")));
 }
@@ -67,34 +111,31 @@ TEST(PluginAbi, AnExceptionOfTheDataPathIsAnErrorThatNamesPluginAndEntry) {
                  HasSubstr("threw an exception (no data today)"));
   };
   {
-    const NetContext context =
-        test::make_context(test::load_plugin(broken("throwing-data")),
-                           [&](NetLogLevel, std::string_view text) { log += text; });
-    NetListen listen = context.listen(0).value();
-    NetSend send = context.connect(0, listen.handle());
-    NetRecv recv = listen.accept();
-    ASSERT_TRUE(test::meet(send, recv));
+    Connection all = connect_broken("throwing-data", &log);
     std::array<std::byte, 8> bytes{};
-    const NetMemory memory = send.register_memory({bytes.data(), bytes.size(), 0, -1, 0}).value();
+    const NetMemory memory =
+        all.send.register_memory({bytes.data(), bytes.size(), 0, -1, 0}).value();
     const NetBuffer buffer{bytes.data(), bytes.size(), nullptr, 0, 0};
-    const NetPiece piece{bytes.data(), bytes.size()};
     NetRequest* request = nullptr;
-    EXPECT_THAT(send.explain("", send.isend(bytes, 0, nullptr, &request)).message(), name("isend"));
-    EXPECT_THAT(send.explain("", send.isend_pieces({&piece, 1}, 0, &request)).message(),
-                name("isend_pieces"));
-    const NetSource source{bytes.data(), bytes.size(), nullptr};
-    EXPECT_THAT(send.explain("", send.isend_gathered({&source, 1}, 0, &request)).message(),
-                name("isend_gathered"));
-    EXPECT_THAT(send.explain("", send.test(nullptr, nullptr)).message(), name("test"));
-    EXPECT_THAT(recv.explain("", recv.irecv({&buffer, 1}, &request)).message(), name("irecv"));
-    EXPECT_THAT(recv.explain("", recv.irecv_pieces({&piece, 1}, 0, &request)).message(),
-                name("irecv_pieces"));
-    EXPECT_THAT(recv.explain("", recv.flush({&buffer, 1}, &request)).message(), name("flush"));
-    EXPECT_THAT(recv.explain("", recv.test(nullptr, nullptr)).message(), name("test"));
-    EXPECT_EQ(recv.test(nullptr, nullptr), NetStatus{PLEXUS_INTERNAL_ERROR});
+    for (const auto& [entry, reason] : start_all(all, bytes)) {
+      EXPECT_THAT(reason, name(entry));
+    }
+    EXPECT_THAT(all.send.explain("", all.send.test(nullptr, nullptr)).message(), name("test"));
+    EXPECT_THAT(all.recv.explain("", all.recv.flush({&buffer, 1}, &request)).message(),
+                name("flush"));
+    EXPECT_THAT(all.recv.explain("", all.recv.test(nullptr, nullptr)).message(), name("test"));
+    EXPECT_EQ(all.recv.test(nullptr, nullptr), NetStatus{PLEXUS_INTERNAL_ERROR});
   }
   for (const char* const entry : {"deregister", "close_send", "close_recv", "close_listen"}) {
     EXPECT_THAT(log, name(entry));
+  }
+}
+TEST(PluginAbi, OkWithoutARequestIsAnErrorThatNamesPluginAndEntry) {
+  Connection all = connect_broken("null-request");
+  std::array<std::byte, 8> bytes{};
+  for (const auto& [entry, reason] : start_all(all, bytes)) {
+    EXPECT_THAT(reason, AllOf(HasSubstr("net plugin broken: "), HasSubstr(entry),
+                              HasSubstr("returned PLEXUS_OK but no request")));
   }
 }
 TEST(PluginAbi, ContextIsFinalizedWhenPropertiesAreBad) {

@@ -3,6 +3,7 @@
 // records what is released. Everything else fails.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ class FakeRuntime final : public DeviceRuntime {
   int npointers = 0;                // asked about
   bool runs_kernels = true;
   bool allocates = true;
+  std::optional<Allocation> allocation;  // of whatever is asked about
+  bool exports = false;
   std::vector<std::string> released;  // "function device", in order
   std::vector<void*> addresses;       // that the functions in `released` got
 
@@ -82,10 +85,10 @@ class FakeRuntime final : public DeviceRuntime {
     return missing();
   }
   Result<Allocation> find_allocation(int /*device*/, const void* /*pointer*/) override {
-    return missing();
+    return allocation.has_value() ? Result<Allocation>(*allocation) : missing();
   }
   Result<MemoryHandle> export_memory(int /*device*/, void* /*memory*/) override {
-    return missing();
+    return exports ? Result<MemoryHandle>(MemoryHandle{}) : missing();
   }
   Result<Dmabuf> export_dmabuf(int /*device*/, void* /*memory*/, size_t /*size*/) override {
     return missing();
