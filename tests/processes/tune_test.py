@@ -53,6 +53,23 @@ class Tune(job.Test):
             tuner = self.start([job.PLEXUS, "explain", "all_reduce", "1M"], NCCL_DEBUG="WARN", PLEXUS_TUNE_FILE=str(file)).end(60)
             self.assertIn("make it with `plexus tune`", tuner.stderr + tuner.stdout)
 
+    def test_it_ends_in_time_and_says_what_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "messages.json")
+            arguments = ("--only-messages", "--passes", "100", "--output", str(file))
+            ended = self.start([job.PLEXUS, "tune", *arguments, "--seconds", "1"]).end(60)
+            self.assertEqual(ended.returncode, 1, ended.stderr)
+            self.assertRegex(ended.stderr.splitlines()[-1],
+                             r"time was up when \d+ of \d+ kinds of messages had been measured, .* \(--seconds\)$")
+            self.assertFalse(file.exists())
+            for seconds in (20, 80, 320):  # on a busy machine the first pass may take long
+                ended = self.start([job.PLEXUS, "tune", *arguments, "--seconds", str(seconds)]).end(seconds + 60)
+                if ended.returncode == 0:
+                    break
+            missing = f"time was up after {seconds} s: messages in "
+            self.assertRegex(ended.stderr, missing + r"\d+ of 100 passes; the file says so; --seconds gives more\n")
+            self.assertRegex(json.loads(file.read_text())["about"], r"; time was up: messages in \d+ of 100 passes$")
+
     def test_a_place_that_cannot_be_written_is_one_sentence(self):
         ended = self.tune("--output", "/proc/nothing/tune.json")
         self.assertEqual(ended.returncode, 1)

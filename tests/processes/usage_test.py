@@ -122,6 +122,12 @@ class Usage(job.Test):
         ended = self.run_plexus("perf", "alltoall", *SMALL, "--ranks", "2", "--algo", "^pairwise", "--columns", "plexus")
         self.assertRegex(ended.stdout, "(?m)^ +1024 .* bruck/", ended.stderr)
 
+    def test_sends_and_receives_have_no_algorithm(self):
+        for collective in ("sendrecv", "alltoallv", "hypercube"):
+            ended = self.run_plexus("perf", collective, *SMALL, "--ranks", "2", "--algo", "ring")
+            self.assertEqual(ended.returncode, 2, ended.stdout)
+            self.assertIn(f"{collective} is made of sends and receives, which have no algorithm", ended.stderr)
+
     def test_an_algorithm_that_does_not_exist_fails_the_job_and_is_named(self):
         ended = self.run_plexus("perf", "all_reduce", *SMALL, "--ranks", "2", "--algo", "bogus")
         self.assertEqual(ended.returncode, 1)

@@ -43,8 +43,7 @@ void set_environment(const char* name, const std::string& value) {
 
 /// The collective as NCCL_ALGO names it; empty: it is sends and receives.
 std::string setting_name(perf::Collective collective) {
-  if (collective == perf::Collective::kAllToAllV || collective == perf::Collective::kHyperCube ||
-      collective == perf::Collective::kSendRecv) {
+  if (perf::info_of(collective).is_point_to_point()) {
     return "";
   }
   std::string name = perf::info_of(collective).name;

@@ -3,6 +3,7 @@
 // (PLEXUS_TUNE_FILE). Each time is the minimum of several passes in turn, because disturbances only
 // add.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,6 +29,7 @@
 #include "tools/cli/tune/choices.hpp"
 #include "tools/cli/tune/fit.hpp"
 #include "tools/cli/tune/messages.hpp"
+#include "tools/cli/tune/stage.hpp"
 
 namespace plexus {
 namespace {
@@ -37,6 +39,7 @@ namespace fs = std::filesystem;
 struct TuneOptions {
   fs::path output;  // empty: the default place; "-": stdout
   int passes = 5;
+  int seconds = 0;  // 0: default_seconds()
   bool net = false;
   bool only_rates = false;
   bool only_messages = false;
@@ -51,6 +54,18 @@ constexpr LinkClass kNet = {"net", "procs", true};
 
 /// Long enough for the scheduler of a busy machine to separate ranks that share a core.
 constexpr int kBudgetMs = 150;
+
+// The times in which an idle machine ends, doubled.
+constexpr int kSecondsMessages = 60;
+constexpr int kSecondsMessagesNet = 120;
+constexpr int kSecondsAll = 900;
+
+int seconds_of(const TuneOptions& options) {
+  const int by_default = !options.only_messages ? kSecondsAll
+                         : options.net          ? kSecondsMessagesNet
+                                                : kSecondsMessages;
+  return options.seconds > 0 ? options.seconds : by_default;
+}
 
 /// A call to measure, and where its time is stored.
 struct Probe {
@@ -96,17 +111,31 @@ void add_host_probes(tune::HostTimes& times, std::vector<Probe>& probes) {
                          tune::kCrowdBytes, &times.crowd_twoshot_large));
 }
 
-/// Runs all probes in turn, pass after pass; keeps the minimum of each.
-Result<void> measure_all(const std::vector<Probe>& probes, int passes) {
-  for (int pass = 0; pass < passes; ++pass) {
-    fmt::print(stderr, "plexus tune: pass {} of {}, {} measurements\n", pass + 1, passes,
-               probes.size());
-    for (const Probe& one : probes) {
-      PLEXUS_TRY(time, measure_time(one.input));
-      *one.time_us = pass == 0 ? time.least_us : std::min(*one.time_us, time.least_us);
+/// Runs all probes in turn, pass after pass; keeps the minimum of each. When the stage is over it
+/// ends after the first pass, `deadline` even that. Returns the number of passes.
+Result<int> measure_all(const std::vector<Probe>& probes,
+                        int passes,
+                        tune::Stage stage,
+                        const Deadline& deadline) {
+  const size_t all = probes.size() * static_cast<size_t>(passes);
+  size_t done = 0;
+  for (; done < all && (done < probes.size() || !stage.is_over()); ++done) {
+    stage.report(done, all);
+    const Probe& one = probes[done % probes.size()];
+    MeasureInput input = one.input;
+    input.deadline = deadline;
+    auto time = measure_time(input);
+    if (time.has_error() && time.error().code() == Code::kTimeout) {
+      return fail(Code::kTimeout,
+                  "time was up after {} of the first {} measurements: measure while the machine "
+                  "has less to do, or give it more time (--seconds)",
+                  done, probes.size());
     }
+    PLEXUS_TRY(std::move(time));
+    const double us = time.value().least_us;
+    *one.time_us = done < probes.size() ? us : std::min(*one.time_us, us);
   }
-  return ok();
+  return static_cast<int>(done / probes.size());
 }
 
 /// The measurements by class of link.
@@ -116,7 +145,16 @@ struct Measured {
   tune::HostTimes host{};
   std::vector<tune::MeasuredCall> calls;
   nlohmann::ordered_json messages;
+  std::string missing;  // what there was no time for; empty: nothing
 };
+
+/// Adds a part that has fewer passes than it should.
+void note_missing(Measured& measured, const char* what, int passes, int wanted) {
+  if (passes < wanted) {
+    measured.missing += fmt::format("{}{} in {} of {} passes", measured.missing.empty() ? "" : ", ",
+                                    what, passes, wanted);
+  }
+}
 
 /// 2 ranks, as many as there are cores, and more than that; only counts that are measured quickly.
 std::vector<int> default_nranks() {
@@ -130,9 +168,17 @@ std::vector<int> default_nranks() {
 }
 
 /// What the simulator needs (tools/cli/tune/messages.hpp).
-Result<nlohmann::ordered_json> measure_for_simulator(const TuneOptions& options) {
+Result<void> measure_for_simulator(const TuneOptions& options,
+                                   const Deadline& deadline,
+                                   Measured& into) {
   fmt::print(stderr, "plexus tune: messages, {} passes\n", options.passes);
-  PLEXUS_TRY(measured, tune::measure_messages(options.net, cores_available(), options.passes));
+  tune::Stage stage("messages", deadline);
+  PLEXUS_TRY(measured,
+             tune::measure_messages(options.net, cores_available(), options.passes, stage));
+  note_missing(into, "messages", measured.passes, options.passes);
+  if (options.net && measured.links.size() < 2) {
+    into.missing += ", those over sockets not at all";
+  }
   if (measured.moved > 0) {
     fmt::print(stderr,
                "plexus tune: the cores were far from each other, or busy, in all runs of {} "
@@ -149,10 +195,17 @@ Result<nlohmann::ordered_json> measure_for_simulator(const TuneOptions& options)
                      .slot_bytes = kinds[i].slot_bytes,
                      .times = std::move(measured.links[i])});
   }
-  return tune::format_messages(measured.host, links);
+  into.messages = tune::format_messages(measured.host, links);
+  return ok();
 }
 
-Result<Measured> measure(const TuneOptions& options) {
+Result<Measured> measure(const TuneOptions& options, const Deadline& deadline) {
+  const auto part = [&](double share) {
+    return deadline.or_after(std::chrono::milliseconds(
+        static_cast<int64_t>(share * seconds_of(options) * 1e3)));  // from now on
+  };
+  constexpr double kNumbersShare = 0.1;
+  constexpr double kChoicesShare = 0.7;
   Measured measured;
   measured.classes = {kProcess, kHost};
   if (options.net) {
@@ -166,16 +219,27 @@ Result<Measured> measure(const TuneOptions& options) {
     add_link_probes(measured.classes[i], measured.times[i], probes);
   }
   add_host_probes(measured.host, probes);
-  PLEXUS_TRY(measure_all(probes, options.passes));
-  PLEXUS_TRY(calls, tune::measure_choices(
-                        {.classes = measured.classes,
-                         .nranks = options.nranks.empty() ? default_nranks() : options.nranks,
-                         .collectives = options.collectives.empty() ? collectives_with_algorithms()
-                                                                    : options.collectives,
-                         .passes = options.passes}));
-  measured.calls = std::move(calls);
-  PLEXUS_TRY(messages, measure_for_simulator(options));
-  measured.messages = std::move(messages);
+  PLEXUS_TRY(passes,
+             measure_all(probes, options.passes,
+                         tune::Stage("the model's numbers", part(kNumbersShare)), deadline));
+  note_missing(measured, "the model's numbers", passes, options.passes);
+  tune::Stage stage("all algorithms", part(kChoicesShare));
+  PLEXUS_TRY(choices,
+             tune::measure_choices(
+                 {.classes = measured.classes,
+                  .nranks = options.nranks.empty() ? default_nranks() : options.nranks,
+                  .collectives = options.collectives.empty() ? collectives_with_algorithms()
+                                                             : options.collectives,
+                  .passes = options.passes},
+                 stage));
+  measured.calls = std::move(choices.calls);
+  note_missing(measured, "all algorithms", choices.passes, options.passes);
+  auto messages = measure_for_simulator(options, deadline, measured);
+  if (messages.has_error() && messages.error().code() == Code::kTimeout) {
+    measured.missing += ", messages not at all";  // those are for the simulator alone
+    return measured;
+  }
+  PLEXUS_TRY(std::move(messages));
   return measured;
 }
 
@@ -191,7 +255,8 @@ std::string fit_text(const Measured& measured) {
   }
   return tune::format_calibration(
       links, host, measured.calls, measured.messages,
-      fmt::format("plexus {} tune, {} cores", PLEXUS_VERSION, measured.host.cores));
+      fmt::format("plexus {} tune, {} cores{}", PLEXUS_VERSION, cores_available(),
+                  measured.missing.empty() ? "" : "; time was up: " + measured.missing));
 }
 
 /// $XDG_CONFIG_HOME/plexus/tune.json, or the default of that variable.
@@ -263,17 +328,21 @@ Result<int> run_tune(const TuneOptions& options) {
   if (options.only_rates) {
     return kExitOk;
   }
-  std::string text;
+  const Deadline deadline = Deadline::after(std::chrono::seconds(seconds_of(options)));
+  Measured measured;
   if (options.only_messages) {
-    PLEXUS_TRY(messages, measure_for_simulator(options));
-    Measured only;
-    only.messages = std::move(messages);
-    text = fit_text(only);
+    PLEXUS_TRY(measure_for_simulator(options, deadline, measured));
   } else {
-    PLEXUS_TRY(measured, measure(options));
-    text = fit_text(measured);
+    PLEXUS_TRY(all, measure(options, deadline));
+    measured = std::move(all);
   }
+  const std::string text = fit_text(measured);
   fmt::print("{}", text);
+  if (!measured.missing.empty()) {
+    fmt::print(stderr,
+               "plexus tune: time was up after {} s: {}; the file says so; --seconds gives more\n",
+               seconds_of(options), measured.missing);
+  }
   if (output == "-") {
     return kExitOk;
   }
@@ -308,6 +377,11 @@ Command add_tune_command(CLI::App& program) {
       },
       "where to write (default $XDG_CONFIG_HOME/plexus/tune.json; -: stdout only)");
   add_int(*app, "--passes", &options->passes, {1, 100}, "how often all is measured (default 5)");
+  constexpr int kSecondsMax = 86400;
+  add_int(
+      *app, "--seconds", &options->seconds, {1, kSecondsMax},
+      "when it ends, with fewer passes if need be (default 900; --only-messages: 60, with --net "
+      "120)");
   add_flag(
       *app, "--ranks",
       [options](const std::string& text) -> Result<void> {
@@ -334,7 +408,7 @@ Command add_tune_command(CLI::App& program) {
   app->add_flag("--only-rates", options->only_rates,
                 "only the rates of this host (PLEXUS_RATES_FILE), in some milliseconds");
   app->add_flag("--only-messages", options->only_messages,
-                "only what `plexus sim --calibration` needs, in half a minute");
+                "only what `plexus sim --calibration` needs");
   app->add_flag("--net", options->net, "also measure sockets, over loopback: the class net");
   return {app, [options] {
             auto code = run_tune(*options);

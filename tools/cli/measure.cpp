@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -31,6 +32,16 @@ std::string read_output(const std::string& command) {
   return text;
 }
 
+/// What ends a command and its ranks (coreutils).
+std::string end_at(const Deadline& deadline) {
+  if (deadline.time() == Clock::time_point::max()) {
+    return "";
+  }
+  constexpr double kLeastSeconds = 0.01;  // `timeout 0` would be none
+  const std::chrono::duration<double> left = deadline.time() - Clock::now();
+  return fmt::format("timeout -k 1 {:.2f} ", std::max(left.count(), kLeastSeconds));
+}
+
 }  // namespace
 
 Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
@@ -44,14 +55,20 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   setenv("NCCL_ALGO", fmt::format("{}:{}", collective, input.algorithm).c_str(), 1);
   setenv("NCCL_PROTO", fmt::format("{}:{}", collective, name(input.protocol)).c_str(), 1);
   const std::string command = fmt::format(
-      "{}\"$PLEXUS_MEASURE_SELF\" perf {} --ranks {} --mode {} --bind {} --buffers {} -b {} -e {} "
+      "{}{}\"$PLEXUS_MEASURE_SELF\" perf {} --ranks {} --mode {} --bind {} --buffers {} -b {} -e "
+      "{} "
       "-f {} {} --json - 2>/dev/null",
-      input.over_sockets ? "NCCL_SHM_DISABLE=1 NCCL_P2P_DISABLE=1 " : "", name(input.collective),
-      input.nranks, input.mode, input.bind, input.buffers, input.size_bytes,
+      input.over_sockets ? "NCCL_SHM_DISABLE=1 NCCL_P2P_DISABLE=1 " : "", end_at(input.deadline),
+      name(input.collective), input.nranks, input.mode, input.bind, input.buffers, input.size_bytes,
       std::max(input.size_bytes, input.size_bytes_last), input.factor,
       input.budget_ms == 0 ? "" : fmt::format("-c 0 --budget-ms {}", input.budget_ms));
   const auto json = nlohmann::json::parse(read_output(command), nullptr, false);
-  if (!json.is_object() || !json.contains("rows") || json["rows"].empty()) {
+  const bool has_rows = json.is_object() && json.contains("rows") && !json["rows"].empty();
+  if (!has_rows && input.deadline.expired()) {
+    return fail(Code::kTimeout, "measuring {} with {} took too long", name(input.collective),
+                input.algorithm);
+  }
+  if (!has_rows) {
     return fail(Code::kSystemError,
                 "measuring {} with {} failed: run `NCCL_ALGO={} plexus perf {} --ranks {} --mode "
                 "{}` to see why",

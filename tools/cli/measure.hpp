@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/clock.hpp"
 #include "core/base/result.hpp"
 #include "kernels/layout/collective.hpp"
 #include "kernels/layout/protocol.hpp"
@@ -29,6 +30,7 @@ struct MeasureInput {
   bool over_sockets = false;  // ranks communicate over loopback TCP only
   // duration of the iterations; 0: `perf`'s default number of iterations
   int budget_ms = 0;
+  Deadline deadline = Deadline::never();  // when the run is ended
 };
 
 /// Duration of a call in us, over the iterations of a run.
@@ -40,7 +42,7 @@ struct MeasuredTime {
 };
 
 /// Measures all sizes in one run, each out of place and in place if both are possible.
-/// kSystemError: it failed.
+/// kSystemError: it failed. kTimeout: it was not over by the deadline.
 [[nodiscard]] Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input);
 /// Measures the first size, out of place.
 [[nodiscard]] Result<MeasuredTime> measure_time(const MeasureInput& input);

@@ -404,6 +404,12 @@ Result<void> complete_collective(PerfOptions* changed) {
   if (options.collective == Collective::kHyperCube && !std::has_single_bit(nranks)) {
     return fail(Code::kInvalidArgument, "hypercube expects 1, 2, 4, 8, ... ranks, not {}", nranks);
   }
+  if (info_of(options.collective).is_point_to_point() && !options.algorithm.empty()) {
+    return fail(Code::kInvalidArgument,
+                "{} is made of sends and receives, which have no algorithm to choose: leave --algo "
+                "out",
+                info_of(options.collective).name);
+  }
   const int matrix_ranks = options.traffic.matrix_ranks();
   if (matrix_ranks == 0) {
     return ok();

@@ -39,6 +39,11 @@ struct CollectiveInfo {
   bool reduces;
   bool rooted;
   bool in_place;  // has an in-place form
+  /// Made of sends and receives: without algorithms.
+  [[nodiscard]] constexpr bool is_point_to_point() const noexcept {
+    return collective == Collective::kSendRecv || collective == Collective::kAllToAllV ||
+           collective == Collective::kHyperCube;
+  }
 };
 
 /// The numbers are ncclDataType_t's.

@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <iterator>
 #include <map>
 #include <numeric>
-
-#include <fmt/core.h>
 
 #include "core/schedule/choose_algorithm.hpp"
 #include "tools/cli/measure.hpp"
@@ -79,9 +76,10 @@ struct Row {
   int nranks;
   Collective collective;
   std::map<std::string, PassTimes> times;  // by algorithm
+  bool is_whole;                           // has times of all algorithms
 };
 
-Result<void> measure_row(Row& row) {
+Result<void> measure_row(Row& row, const Deadline& deadline) {
   for (const std::string& algorithm : list_algorithms(row.collective, row.nranks)) {
     PLEXUS_TRY(measured, measure_times({.collective = row.collective,
                                         .algorithm = algorithm,
@@ -90,7 +88,8 @@ Result<void> measure_row(Row& row) {
                                         .size_bytes = kBytesFirst,
                                         .size_bytes_last = kBytesLast,
                                         .over_sockets = row.link.over_sockets,
-                                        .budget_ms = kBudgetMs}));
+                                        .budget_ms = kBudgetMs,
+                                        .deadline = deadline}));
     for (const MeasuredTime& time : measured) {
       if (time.size_bytes > 0) {  // zero if smaller than one element per rank
         row.times[algorithm].add(time);
@@ -115,25 +114,38 @@ MeasuredCall summarize(const Row& row) {
 
 }  // namespace
 
-Result<std::vector<MeasuredCall>> measure_choices(const ChoicesInput& input) {
+Result<MeasuredChoices> measure_choices(const ChoicesInput& input, Stage& stage) {
   std::vector<Row> rows;
   for (const LinkClass& link : input.classes) {
     for (const int nranks : input.nranks) {
       for (const Collective collective : input.collectives) {
-        rows.push_back({.link = link, .nranks = nranks, .collective = collective, .times = {}});
+        rows.push_back({.link = link,
+                        .nranks = nranks,
+                        .collective = collective,
+                        .times = {},
+                        .is_whole = false});
       }
     }
   }
-  for (int pass = 0; pass < input.passes; ++pass) {
-    fmt::print(stderr, "plexus tune: pass {} of {}, all algorithms of {} collectives\n", pass + 1,
-               input.passes, rows.size());
-    for (Row& row : rows) {
-      PLEXUS_TRY(measure_row(row));
+  const size_t all = rows.size() * static_cast<size_t>(input.passes);
+  size_t done = 0;
+  for (; done < all && !stage.is_over(); ++done) {
+    stage.report(done, all);
+    Row& row = rows[done % rows.size()];
+    auto measured = measure_row(row, stage.deadline());
+    if (measured.has_error() && measured.error().code() == Code::kTimeout) {
+      break;
+    }
+    PLEXUS_TRY(std::move(measured));
+    row.is_whole = true;
+  }
+  MeasuredChoices measured{.passes = static_cast<int>(done / rows.size())};
+  for (const Row& row : rows) {
+    if (row.is_whole) {
+      measured.calls.push_back(summarize(row));
     }
   }
-  std::vector<MeasuredCall> calls;
-  std::transform(rows.begin(), rows.end(), std::back_inserter(calls), summarize);
-  return calls;
+  return measured;
 }
 
 }  // namespace plexus::tune

@@ -9,6 +9,7 @@
 #include "core/base/result.hpp"
 #include "kernels/layout/collective.hpp"
 #include "tools/cli/tune/fit.hpp"
+#include "tools/cli/tune/stage.hpp"
 
 namespace plexus::tune {
 
@@ -26,6 +27,12 @@ struct ChoicesInput {
   int passes;  // in turns; the median is used
 };
 
-Result<std::vector<MeasuredCall>> measure_choices(const ChoicesInput& input);
+struct MeasuredChoices {
+  std::vector<MeasuredCall> calls = {};
+  int passes = 0;  // in which everything was measured
+};
+
+/// When the stage is over: what was measured at least once with all algorithms.
+Result<MeasuredChoices> measure_choices(const ChoicesInput& input, Stage& stage);
 
 }  // namespace plexus::tune

@@ -92,7 +92,9 @@ std::string format_calibration(const std::vector<NamedLink>& links,
                                 {"bytes", call.bytes},
                                 {"time_us", call.time_us}});
   }
-  json["messages"] = messages;
+  if (!messages.is_null()) {
+    json["messages"] = messages;
+  }
   return json.dump(1) + "\n";
 }
 

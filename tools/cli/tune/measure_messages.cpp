@@ -150,17 +150,22 @@ SteadyRun crowd_run(int nranks) {
                     .budget_ms = kCrowdBudgetMs}};
 }
 
+bool is_measured(const SteadyRun& run) { return !run.times.empty(); }
+
 /// `runs`: of the calls, in their order, and then of a crowd if there are any.
 MessageHost host_of(int cores, std::vector<SharedCall> calls, std::span<const SteadyRun> runs) {
   MessageHost host{.cores = cores};
   for (size_t i = 0; i < calls.size(); ++i) {
+    if (!is_measured(runs[i])) {
+      continue;
+    }
     SharedCall& call = calls[i];
     call.us = medians(runs[i], false).begin()->second;
     call.calls = perf::compute_batch(call.us);
     auto& list = is_rooted(call) ? host.rooted : call.over_sockets ? host.shared_net : host.shared;
     list.push_back(std::move(call));
   }
-  if (!calls.empty()) {
+  if (!calls.empty() && is_measured(runs.back())) {
     for (const auto& [bytes, us] : medians(runs.back(), false)) {
       host.crowd.push_back({.algorithm = "pairwise_all_to_all",
                             .nranks = runs.back().input.nranks,
@@ -174,7 +179,7 @@ MessageHost host_of(int cores, std::vector<SharedCall> calls, std::span<const St
 
 }  // namespace
 
-Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes) {
+Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes, Stage& stage) {
   std::vector<SteadyRun> runs = link_runs(false);
   if (with_net) {
     const std::vector<SteadyRun> net = link_runs(true);
@@ -188,11 +193,23 @@ Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes) 
   if (!calls.empty()) {
     runs.push_back(crowd_run(calls.back().nranks));
   }
-  PLEXUS_TRY(moved, measure_steadily(runs, passes));
-  MeasuredMessages measured{.moved = moved};
+  PLEXUS_TRY(report, measure_steadily(runs, passes, stage));
+  MeasuredMessages measured{.moved = report.moved, .passes = report.turns};
   for (size_t first = 0; first < links; first += kLinkRuns) {
-    PLEXUS_TRY(times, times_of(std::span(runs).subspan(first, kLinkRuns)));
+    const auto of_link = std::span(runs).subspan(first, kLinkRuns);
+    if (!std::all_of(of_link.begin(), of_link.end(), is_measured)) {
+      break;
+    }
+    PLEXUS_TRY(times, times_of(of_link));
     measured.links.push_back(std::move(times));
+  }
+  if (measured.links.empty()) {
+    const auto done = std::count_if(runs.begin(), runs.end(), is_measured);
+    return fail(Code::kTimeout,
+                "time was up when {} of {} kinds of messages had been measured, too few to "
+                "predict anything: measure while the machine has less to do, or give it more time "
+                "(--seconds)",
+                done, runs.size());
   }
   measured.host = host_of(cores, calls, std::span(runs).subspan(links));
   return measured;

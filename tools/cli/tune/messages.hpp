@@ -12,6 +12,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/base/result.hpp"
+#include "tools/cli/tune/stage.hpp"
 
 namespace plexus::tune {
 
@@ -64,9 +65,12 @@ struct MeasuredMessages {
   MessageHost host = {};                 // more ranks than cores
   std::vector<MessageTimes> links = {};  // between processes of the host, then over sockets
   int moved = 0;                         // runs that were measured between far cores only
+  int passes = 0;                        // in which everything was measured
 };
 
-/// Medians of `passes`, beside which the host had not moved the cores (steady.hpp).
-Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes);
+/// Medians of `passes`, beside which the host had not moved the cores (steady.hpp). When the stage
+/// is over, of what was measured: without links and calls that were not. kTimeout: not even those
+/// between processes of the host were.
+Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes, Stage& stage);
 
 }  // namespace plexus::tune

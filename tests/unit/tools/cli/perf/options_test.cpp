@@ -81,7 +81,7 @@ TEST(PerfOptions, TakesShortAndLongNames) {
 TEST(PerfOptions, TakesOurOwnFlags) {
   const PerfOptions options =
       parse(
-          "sendrecv --ranks 3 --mode single --algo ring --proto Simple --channels 2 "
+          "all_reduce --ranks 3 --mode single --algo ring --proto Simple --channels 2 "
           "--buffers registered --stream async --json - --tsv f --columns plexus")
           .value();
   EXPECT_EQ(options.nranks, 3);
@@ -229,6 +229,7 @@ TEST(NcclTestsVariables, SplitsTheProcessesByColor) {
 TEST(PerfOptions, HypercubeNeedsAPowerOfTwo) {
   EXPECT_EQ(refusal("hypercube --ranks 8"), "taken");
   EXPECT_THAT(refusal("hypercube --ranks 6"), HasSubstr("1, 2, 4, 8, ... ranks, not 6"));
+  EXPECT_THAT(refusal("hypercube --ranks 8 --algo ring"), HasSubstr("leave --algo out"));
 }
 
 TEST(PerfOptions, JoinsAJobStartedElsewhere) {
