@@ -93,6 +93,25 @@ double spread_factor(const HostCost& host, const LoopCost& loop, double bytes_mo
   return 1 + host.spread * (1 - 1 / at_once) * std::min(1.0, bytes_moved / kCacheBytes);
 }
 
+/// What the link between datacenters adds, which all ranks of one share.
+struct WideCost {
+  double us = 0;  // beside the work inside a datacenter
+  double latency_us = 0;
+};
+
+WideCost wide_cost(const LinkCost& wide,
+                   const plexus_tuner_candidate_t& candidate,
+                   double loops,
+                   double chunk_bytes) {
+  // A connection has this many slots: a chunk of a loop that finds none free waits for one, in the
+  // worst case for a round trip.
+  constexpr double kSlots = 8;
+  const double bytes_us =
+      loops * static_cast<double>(candidate.xdc_chunks) * chunk_bytes * wide.us_per_byte;
+  return {.us = std::max(bytes_us, (loops - 1) * 2 * wide.latency_us / kSlots),
+          .latency_us = static_cast<double>(candidate.xdc_rounds) * wide.latency_us};
+}
+
 }  // namespace
 
 uint32_t slowest_class(const plexus_tuner_comm_t& comm) {
@@ -147,31 +166,22 @@ double predict_us(const Calibration& calibration,
   const double ranks = std::max(1U, comm.nranks);
   const double busiest_us =
       loops * (loop.moved + std::min(loop.moved, loop.in_all / ranks)) / 2 * message_us;
-  const double fill_us = std::max(0.0, loop.rounds - loops * loop.moved) * chunk_us;
+  // Loops follow each other through the chain that the first one has to fill.
+  const double fill_us = std::max(0.0, loop.rounds - loop.moved) * chunk_us;
 
   const double cores =
       std::min(ranks, static_cast<double>(comm.cores_per_node_min) * std::max(1U, comm.nnodes));
   const double all_us = loops * loop.in_all * message_us / cores;
   const double turn_us = ranks_per_core > 1 ? host.turn_us * ranks_per_core : 0;
-  // All ranks of a datacenter share its link to the others, besides the work inside it.
-  double xdc_us = 0;
-  double xdc_latency_us = 0;
-  if (xdc) {
-    const LinkCost wide = link_cost(calibration, comm, PLEXUS_LINK_XDC);
-    // A connection has this many slots: a chunk of a loop that finds none free waits for one, in
-    // the worst case for a round trip.
-    constexpr double kSlots = 8;
-    const double bytes_us =
-        loops * static_cast<double>(candidate.xdc_chunks) * chunk_bytes * wide.us_per_byte;
-    xdc_us = std::max(bytes_us, (loops - 1) * 2 * wide.latency_us / kSlots);
-    xdc_latency_us = static_cast<double>(candidate.xdc_rounds) * wide.latency_us;
-  }
+  const WideCost wide =
+      xdc ? wide_cost(link_cost(calibration, comm, PLEXUS_LINK_XDC), candidate, loops, chunk_bytes)
+          : WideCost();
   // The work inside a datacenter overlaps with the traffic between datacenters, but not completely:
   // fewer messages are better even if the link dominates.
   constexpr double kNotHidden = 0.1;
   const double near_us = std::max(busiest_us, all_us);
-  return loop.rounds * (link.latency_us + turn_us) + xdc_latency_us + std::max(near_us, xdc_us) +
-         kNotHidden * std::min(near_us, xdc_us) + fill_us;
+  return loop.rounds * (link.latency_us + turn_us) + wide.latency_us + std::max(near_us, wide.us) +
+         kNotHidden * std::min(near_us, wide.us) + fill_us;
 }
 
 }  // namespace plexus::tuner_default

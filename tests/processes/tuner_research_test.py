@@ -18,7 +18,7 @@ class TunerResearch(job.Test):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.policy = self.folder / "policy.csv"
-        self.policy.write_text("all_reduce,0,65536,2,1024,doubling,1\n")
+        self.policy.write_text("all_reduce,0,65536,2,1024,doubling,1\nall_reduce,1048576,16777216,32,1024,torus,1\n")
         self.csv = {"CSV_TUNER_FILE": self.policy, "PLEXUS_PLUGIN_PATH": EXAMPLES}
 
     def sim(self, *arguments, **environment):
@@ -34,6 +34,8 @@ class TunerResearch(job.Test):
         for row in rows:
             self.assertGreaterEqual(row["regret"], 0)
             self.assertAlmostEqual(row["regret"], row["time_us"] / row["best_us"] - 1, places=9)
+        regrets = {policy: [row["regret"] for row in rows if row["policy"] == policy] for policy in ("default", "none")}
+        self.assertLessEqual(sum(regrets["default"]), sum(regrets["none"]), regrets)
 
     def test_tuners_of_other_abis_are_policies(self):
         tuners = [f"{EXAMPLES}/libnccl-tuner-fixture-v{version}.so" for version in range(2, 7)]
@@ -86,6 +88,10 @@ class TunerResearch(job.Test):
     def test_a_policy_goes_from_the_simulator_to_a_real_run(self):
         rows = self.sim("all_reduce", "--ranks", 64, "-b", "1K", "--tuner", "default,csv", **self.csv)
         self.assertEqual({row["policy"]: row["chosen"] for row in rows}["csv"], "doubling")
+        rows = self.sim("all_reduce", "--ranks", 64, "--ranks-per-node", 8, "-b", "2M", "--tuner", "default,csv", **self.csv)
+        regret = {row["policy"]: row["regret"] for row in rows}
+        self.assertEqual(regret["csv"], 0)
+        self.assertGreater(regret["default"], 0.5)
         explained = self.start([job.PLEXUS, "explain", "all_reduce", "1K", "--ranks", "3", "--measure", "--json", "-"],
                                NCCL_TUNER_PLUGIN="csv", **self.csv).end(100)
         self.assertEqual(json.loads(explained.stdout)["chosen"]["algorithm"], "doubling")

@@ -37,6 +37,16 @@ TEST(CostModel, OfManyBytesIsTheBandwidth) {
   EXPECT_LT(us, 1.1 * bytes_us);
 }
 
+/// A chain of 8 messages: the last loop ends so many chunks after the first one has reached the
+/// end.
+TEST(CostModel, OfManyLoopsIsTheChainAndThenALoopAfterTheOther) {
+  const auto chain = candidate_of(8, 1, 1);
+  const double one_us = predict(kSlot, chain);
+  const double chunk_us = predict(2 * kSlot, chain) - one_us;
+  EXPECT_GT(one_us, 8 * 0.9 * chunk_us);
+  EXPECT_NEAR(predict(16 * kSlot, chain), one_us + 15 * chunk_us, chunk_us);
+}
+
 TEST(CostModel, GrowsWithTheMessage) {
   double last = 0;
   for (uint64_t size_bytes = 1; size_bytes < uint64_t{1} << 34; size_bytes *= 4) {
