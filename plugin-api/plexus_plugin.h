@@ -15,7 +15,7 @@ extern "C" {
 
 /* A host accepts a plugin with its own major and any minor; ABI.md says what changes them. */
 #define PLEXUS_ABI_MAJOR 1u
-#define PLEXUS_ABI_MINOR 7u
+#define PLEXUS_ABI_MINOR 8u
 /* What the host passes to `plexus_plugin_query`. */
 #define PLEXUS_HOST_ABI ((PLEXUS_ABI_MAJOR << 16) | PLEXUS_ABI_MINOR)
 /* First word of the descriptor: "PLXP", which identifies a plugin. */

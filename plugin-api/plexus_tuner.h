@@ -133,6 +133,11 @@ typedef struct plexus_tuner_candidate {
   /* Since 1.7: messages that the rank with most of them sends or receives in a loop, where several
    * chunks of this call travel in one; 0: each chunk is a message. */
   uint32_t messages_moved;
+  /* Since 1.8; present if struct_size includes them: traffic between hosts of one datacenter. 0:
+   * not known, or one host in each. */
+  uint32_t net_rounds;        /* messages in the chain with most of them */
+  uint32_t net_chunks;        /* largest number that one rank sends or receives in a loop */
+  uint64_t net_chunks_in_all; /* that all ranks send */
 } plexus_tuner_candidate_t;
 
 /* Belongs to the plugin. */

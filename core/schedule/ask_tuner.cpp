@@ -26,6 +26,9 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   candidate.xdc_rounds = static_cast<uint32_t>(cost.xdc_rounds);
   candidate.messages_moved = static_cast<uint32_t>(cost.messages_moved);
   candidate.xdc_chunks = static_cast<uint64_t>(cost.xdc_chunks_out());
+  candidate.net_rounds = static_cast<uint32_t>(cost.net_rounds);
+  candidate.net_chunks = static_cast<uint32_t>(cost.net_chunks);
+  candidate.net_chunks_in_all = static_cast<uint64_t>(cost.net_chunks_in_all);
   return candidate;
 }
 

@@ -58,6 +58,7 @@ LoopCost cost_of(const Choice& choice, const ChoiceInput& input) {
   if (algorithm.recorded == nullptr && joins(choice, input)) {
     cost.rounds = algorithm.joined.rounds(input.nranks);
     cost.messages_moved = cost.rounds;  // a rank sends one in each
+    cost.net_rounds = std::min(cost.net_rounds, cost.rounds);
   }
   return cost;
 }

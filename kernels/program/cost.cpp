@@ -12,12 +12,46 @@
 namespace plexus {
 namespace {
 
-/// Messages on the longest chain, and messages between datacenters on the chain with most of them.
+/// Where ranks are.
+struct Places {
+  std::vector<int> host_of;
+  std::vector<int> datacenter_of;
+  int datacenters = 1;
+
+  [[nodiscard]] bool is_xdc(int from, int to) const {
+    return datacenter_of[static_cast<size_t>(from)] != datacenter_of[static_cast<size_t>(to)];
+  }
+  [[nodiscard]] bool is_net(int from, int to) const {
+    return host_of[static_cast<size_t>(from)] != host_of[static_cast<size_t>(to)] &&
+           !is_xdc(from, to);
+  }
+};
+
+Places places_of(const RecordInput& input) {
+  const size_t nranks = input.ring.size();
+  Places places{.host_of = std::vector<int>(nranks), .datacenter_of = std::vector<int>(nranks)};
+  for (size_t place = 0; place < nranks; ++place) {
+    const auto rank = static_cast<size_t>(input.ring[place]);
+    const auto next =
+        std::upper_bound(input.nodes.begin(), input.nodes.end(), static_cast<int>(place));
+    places.host_of[rank] = static_cast<int>(next - input.nodes.begin());
+    if (!input.datacenters.empty()) {
+      places.datacenter_of[rank] = input.datacenters[place];
+      places.datacenters = std::max(places.datacenters, input.datacenters[place] + 1);
+    }
+  }
+  return places;
+}
+
+/// Messages on the longest chain, and messages between hosts and between datacenters on the chain
+/// with most of them.
 struct Depth {
   int all = 0;
+  int net = 0;
   int xdc = 0;
   void take(const Depth& other) {
     all = std::max(all, other.all);
+    net = std::max(net, other.net);
     xdc = std::max(xdc, other.xdc);
   }
 };
@@ -25,9 +59,9 @@ struct Depth {
 /// One execution that only tracks chains of messages.
 class DepthRun {
  public:
-  DepthRun(LaneNetwork& network, std::span<const int> datacenter_of)
+  DepthRun(LaneNetwork& network, const Places& places)
       : network_(network),
-        datacenter_of_(datacenter_of),
+        places_(places),
         depths_(network.lanes().size()),
         messages_(network.connections().size()) {}
 
@@ -55,9 +89,10 @@ class DepthRun {
     }
     for (const uint32_t connection : network_.send_connections(lane.rank, step)) {
       const auto& ends = network_.connections()[connection];
-      const bool xdc = datacenter_of_[static_cast<size_t>(ends.source)] !=
-                       datacenter_of_[static_cast<size_t>(ends.target)];
-      messages_[connection].push_back({depth.all + 1, depth.xdc + (xdc ? 1 : 0)});
+      messages_[connection].push_back(
+          {.all = depth.all + 1,
+           .net = depth.net + (places_.is_net(ends.source, ends.target) ? 1 : 0),
+           .xdc = depth.xdc + (places_.is_xdc(ends.source, ends.target) ? 1 : 0)});
     }
     if (network_.has_after(lane.rank)) {
       done_[{index, static_cast<int>(lane.next)}] = depth;
@@ -66,11 +101,33 @@ class DepthRun {
   }
 
   LaneNetwork& network_;
-  std::span<const int> datacenter_of_;  // by rank
-  std::vector<Depth> depths_;           // by lane
+  const Places& places_;
+  std::vector<Depth> depths_;  // by lane
   std::vector<std::vector<Depth>> messages_;
   std::map<std::pair<uint32_t, int>, Depth> done_;  // by lane and step
 };
+
+/// The chunks between hosts and between datacenters.
+void count_places(const LaneNetwork& network, const Places& places, LoopCost& cost) {
+  const auto datacenters = static_cast<size_t>(places.datacenters);
+  std::vector<int> sent(places.host_of.size());
+  std::vector<int> received(places.host_of.size());
+  cost.xdc_chunks.resize(datacenters * datacenters);
+  for (const auto& connection : network.connections()) {
+    const auto source = static_cast<size_t>(connection.source);
+    const auto target = static_cast<size_t>(connection.target);
+    if (places.is_xdc(connection.source, connection.target)) {
+      cost.xdc_chunks[static_cast<size_t>(places.datacenter_of[source]) * datacenters +
+                      static_cast<size_t>(places.datacenter_of[target])] += connection.sent;
+    } else if (places.is_net(connection.source, connection.target)) {
+      sent[source] += static_cast<int>(connection.sent);
+      received[target] += static_cast<int>(connection.sent);
+      cost.net_chunks_in_all += connection.sent;
+    }
+  }
+  cost.net_chunks = std::max(*std::max_element(sent.begin(), sent.end()),
+                             *std::max_element(received.begin(), received.end()));
+}
 
 }  // namespace
 
@@ -125,12 +182,7 @@ int count_chunks_reduced(std::span<const Program> programs) {
 
 LoopCost count_cost(const Algorithm& algorithm, const RecordInput& input) {
   const size_t nranks = input.ring.size();
-  std::vector<int> datacenter_of(nranks);
-  int datacenters = 1;
-  for (size_t place = 0; place < input.datacenters.size(); ++place) {
-    datacenter_of[static_cast<size_t>(input.ring[place])] = input.datacenters[place];
-    datacenters = std::max(datacenters, input.datacenters[place] + 1);
-  }
+  const Places places = places_of(input);
   std::vector<Program> programs;
   programs.reserve(nranks);
   for (size_t rank = 0; rank < nranks; ++rank) {
@@ -139,21 +191,16 @@ LoopCost count_cost(const Algorithm& algorithm, const RecordInput& input) {
     programs.push_back(program_of(algorithm, own));
   }
   LaneNetwork network(programs);
-  const Depth depth = DepthRun(network, datacenter_of).run();
+  const Depth depth = DepthRun(network, places).run();
   LoopCost cost;
   cost.chunks = programs.front().chunks;
   cost.rounds = depth.all;
+  cost.net_rounds = depth.net;
   cost.xdc_rounds = depth.xdc;
   cost.chunks_moved = count_chunks_moved(network, static_cast<int>(nranks));
   cost.chunks_in_all = count_chunks_in_all(network);
   cost.chunks_reduced = count_chunks_reduced(programs);
-  cost.xdc_chunks.resize(static_cast<size_t>(datacenters) * static_cast<size_t>(datacenters));
-  for (const auto& connection : network.connections()) {
-    const auto from = static_cast<size_t>(datacenter_of[static_cast<size_t>(connection.source)]);
-    const auto to = static_cast<size_t>(datacenter_of[static_cast<size_t>(connection.target)]);
-    cost.xdc_chunks[from * static_cast<size_t>(datacenters) + to] +=
-        from == to ? 0 : int64_t{connection.sent};
-  }
+  count_places(network, places, cost);
   return cost;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of one loop of an algorithm, counted in the programs of all ranks: messages, chunks, and
-// the number of them that go from one datacenter to another.
+// the number of them that go from one host to another, and from one datacenter to another.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,11 @@ struct LoopCost : Cost {
   LoopCost() = default;
   explicit LoopCost(const Cost& cost) : Cost(cost) {}
   int messages_moved = 0;  // as chunks_moved, where several travel in one message; 0: none does
-  int xdc_rounds = 0;      // messages between datacenters, on the chain with most of them
+  // Between hosts of one datacenter; 0: not counted.
+  int net_rounds = 0;             // messages, on the chain with most of them
+  int net_chunks = 0;             // largest number that one rank sends or receives
+  int64_t net_chunks_in_all = 0;  // that all ranks send
+  int xdc_rounds = 0;             // messages between datacenters, on the chain with most of them
   std::vector<int64_t>
       xdc_chunks;  // [datacenters * datacenters], by sending and receiving datacenter
 

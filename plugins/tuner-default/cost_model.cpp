@@ -56,6 +56,62 @@ bool tells_xdc(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& 
   return comm.links[PLEXUS_LINK_XDC].count > 0 && candidate.struct_size >= kWithXdc;
 }
 
+/// The links of a candidate: what a round waits for, and what a chunk goes over, on average.
+struct Links {
+  LinkCost round;
+  LinkCost busiest;  // of the chunks of the busiest rank
+  LinkCost all;      // of those of all ranks
+};
+
+LinkCost mix(const LinkCost& near, const LinkCost& net, double share) {
+  return {.latency_us = near.latency_us + share * (net.latency_us - near.latency_us),
+          .message_us = near.message_us + share * (net.message_us - near.message_us),
+          .us_per_byte = near.us_per_byte + share * (net.us_per_byte - near.us_per_byte)};
+}
+
+template <class Change>
+void change(Links& links, const Change& how) {
+  how(links.round);
+  how(links.busiest);
+  how(links.all);
+}
+
+/// Without what a protocol costs.
+Links plain_links_of(const Calibration& calibration,
+                     const plexus_tuner_comm_t& comm,
+                     const plexus_tuner_candidate_t& candidate,
+                     bool xdc) {
+  const LinkCost slowest =
+      slowest_link(calibration, comm, xdc ? PLEXUS_LINK_XDC : PLEXUS_LINK_CLASSES);
+  if (!tells_net(comm, candidate) || (comm.links[PLEXUS_LINK_XDC].count > 0 && !xdc)) {
+    return {slowest, slowest, slowest};
+  }
+  const LinkCost near = slowest_link(calibration, comm, PLEXUS_LINK_NET);
+  const auto mixed = [&](uint64_t part, uint64_t whole) {
+    const double share = static_cast<double>(part) / std::max(1.0, static_cast<double>(whole));
+    return mix(near, slowest, std::min(share, 1.0));
+  };
+  return {.round = mixed(candidate.net_rounds, candidate.rounds),
+          .busiest = mixed(candidate.net_chunks, candidate.chunks_moved),
+          .all = mixed(candidate.net_chunks_in_all, candidate.chunks_in_all)};
+}
+
+Links links_of(const Calibration& calibration,
+               const plexus_tuner_comm_t& comm,
+               const plexus_tuner_candidate_t& candidate,
+               bool xdc) {
+  Links links = plain_links_of(calibration, comm, candidate, xdc);
+  // Lines are packed and unpacked in addition to Simple's copies.
+  const std::string_view protocol = candidate.protocol == nullptr ? "" : candidate.protocol;
+  if (protocol == "LL" || protocol == "LL128") {
+    change(links, [&](LinkCost& link) {
+      link.us_per_byte += protocol == "LL" ? kUsPerByteLL : kUsPerByteLL128;
+      link.message_us += kMessageUsOfLines;
+    });
+  }
+  return links;
+}
+
 /// A candidate's loop as doubles; values that a host before 1.2 lacks are derived from others.
 struct LoopCost {
   double rounds;
@@ -114,6 +170,13 @@ WideCost wide_cost(const LinkCost& wide,
 
 }  // namespace
 
+bool tells_net(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate) {
+  constexpr size_t kWithNet =
+      offsetof(plexus_tuner_candidate_t, net_chunks_in_all) + sizeof(candidate.net_chunks_in_all);
+  return comm.links[PLEXUS_LINK_NET].count > 0 && candidate.struct_size >= kWithNet &&
+         candidate.net_rounds > 0;
+}
+
 uint32_t slowest_class(const plexus_tuner_comm_t& comm) {
   uint32_t slowest = PLEXUS_LINK_PROCESS;
   for (uint32_t i = 0; i < PLEXUS_LINK_CLASSES; ++i) {
@@ -131,13 +194,7 @@ double predict_us(const Calibration& calibration,
     return -1;
   }
   const bool xdc = tells_xdc(comm, candidate);
-  LinkCost link = slowest_link(calibration, comm, xdc ? PLEXUS_LINK_XDC : PLEXUS_LINK_CLASSES);
-  // Lines are packed and unpacked in addition to Simple's copies.
-  const std::string_view protocol = candidate.protocol == nullptr ? "" : candidate.protocol;
-  if (protocol == "LL" || protocol == "LL128") {
-    link.us_per_byte += protocol == "LL" ? kUsPerByteLL : kUsPerByteLL128;
-    link.message_us += kMessageUsOfLines;
-  }
+  Links links = links_of(calibration, comm, candidate, xdc);
   HostCost host = calibration.host;
   const LoopCost loop = loop_cost(comm, candidate);
 
@@ -151,27 +208,34 @@ double predict_us(const Calibration& calibration,
       static_cast<double>(comm.ranks_per_node_max) / static_cast<double>(comm.cores_per_node_min);
   if (call.registered != 0 && slowest_class(comm) == PLEXUS_LINK_HOST && ranks_per_core <= 1 &&
       chunk_bytes >= kBytesInPlaceMin) {
-    link.latency_us *= kMessageInPlace;
-    link.message_us *= kMessageInPlace;
-    link.us_per_byte *= kByteInPlace;
+    change(links, [](LinkCost& link) {
+      link.latency_us *= kMessageInPlace;
+      link.message_us *= kMessageInPlace;
+      link.us_per_byte *= kByteInPlace;
+    });
     host.reduce_us_per_byte = kReduceUsPerByteInPlace;
   }
   const double loops = std::max(1.0, std::ceil(size_bytes / (chunks * chunk_bytes)));
   const double bytes_moved = loops * loop.moved * chunk_bytes;
-  const double chunk_us = chunk_bytes * (link.us_per_byte * spread_factor(host, loop, bytes_moved) +
-                                         host.reduce_us_per_byte * loop.reduced / loop.moved);
-  const double message_us = link.message_us / loop.chunks_of_message + chunk_us;  // of a chunk
+  const double spread = spread_factor(host, loop, bytes_moved);
+  const auto chunk_us = [&](const LinkCost& link) {
+    return chunk_bytes *
+           (link.us_per_byte * spread + host.reduce_us_per_byte * loop.reduced / loop.moved);
+  };
+  const auto message_us = [&](const LinkCost& link) {  // of a chunk
+    return link.message_us / loop.chunks_of_message + chunk_us(link);
+  };
   // Half of a message's cost is the sender's, half the receiver's. The busiest rank moves `moved`
   // chunks in one direction, and in the other as many as the average rank.
   const double ranks = std::max(1U, comm.nranks);
-  const double busiest_us =
-      loops * (loop.moved + std::min(loop.moved, loop.in_all / ranks)) / 2 * message_us;
+  const double busiest_us = loops * (loop.moved + std::min(loop.moved, loop.in_all / ranks)) / 2 *
+                            message_us(links.busiest);
   // Loops follow each other through the chain that the first one has to fill.
-  const double fill_us = std::max(0.0, loop.rounds - loop.moved) * chunk_us;
+  const double fill_us = std::max(0.0, loop.rounds - loop.moved) * chunk_us(links.round);
 
   const double cores =
       std::min(ranks, static_cast<double>(comm.cores_per_node_min) * std::max(1U, comm.nnodes));
-  const double all_us = loops * loop.in_all * message_us / cores;
+  const double all_us = loops * loop.in_all * message_us(links.all) / cores;
   const double turn_us = ranks_per_core > 1 ? host.turn_us * ranks_per_core : 0;
   const WideCost wide =
       xdc ? wide_cost(link_cost(calibration, comm, PLEXUS_LINK_XDC), candidate, loops, chunk_bytes)
@@ -180,8 +244,8 @@ double predict_us(const Calibration& calibration,
   // fewer messages are better even if the link dominates.
   constexpr double kNotHidden = 0.1;
   const double near_us = std::max(busiest_us, all_us);
-  return loop.rounds * (link.latency_us + turn_us) + wide.latency_us + std::max(near_us, wide.us) +
-         kNotHidden * std::min(near_us, wide.us) + fill_us;
+  return loop.rounds * (links.round.latency_us + turn_us) + wide.latency_us +
+         std::max(near_us, wide.us) + kNotHidden * std::min(near_us, wide.us) + fill_us;
 }
 
 }  // namespace plexus::tuner_default

@@ -53,6 +53,9 @@ inline constexpr Calibration kDefaultCalibration = {
 /// PLEXUS_LINK_* of the slowest class that joins any two ranks.
 uint32_t slowest_class(const plexus_tuner_comm_t& comm);
 
+/// Whether the host says what of a candidate goes between hosts; hosts before 1.8 do not.
+bool tells_net(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate);
+
 /// Duration in us of one call done as `candidate` says; < 0: unknown.
 double predict_us(const Calibration& calibration,
                   const plexus_tuner_comm_t& comm,

@@ -52,18 +52,8 @@ const Generation& generation_of(uint32_t sm) {
                        [&](const Generation& row) { return sm >= row.sm; });
 }
 
-/// GB/s out of a rank, for any number of channels.
-double link_gb_per_s(const Calibration& calibration,
-                     const plexus_tuner_comm_t& comm,
-                     const Generation& generation) {
-  for (const uint32_t kind : {PLEXUS_LINK_XDC, PLEXUS_LINK_NET}) {
-    const plexus_tuner_link_t& link = comm.links[kind];
-    if (link.count > 0) {
-      return link.bandwidth_mbit_per_s > 0
-                 ? static_cast<double>(link.bandwidth_mbit_per_s) / kMbitOfGb
-                 : 1 / (kBytesPerUsOfGb * calibration.links[kind].us_per_byte);
-    }
-  }
+/// GB/s out of a rank to the others of its host, for any number of channels.
+double near_gb_per_s(const plexus_tuner_comm_t& comm, const Generation& generation) {
   if (comm.cuda.ranks_per_device >= comm.ranks_per_node_max) {
     return kMemoryGbPerS * kBytesPerUsOfGb;  // all ranks on one device: limited by its memory
   }
@@ -75,12 +65,39 @@ double link_gb_per_s(const Calibration& calibration,
   return comm.cuda.nvlink != 0 ? generation.nvlinks : kPciGbPerS;
 }
 
-/// A round waits for the slowest hop that it may contain.
+/// GB/s out of a rank, for any number of channels: over the slowest class of link; where it is said
+/// how much goes between hosts, as long as both that and the rest take side by side.
+double link_gb_per_s(const Calibration& calibration,
+                     const plexus_tuner_comm_t& comm,
+                     const plexus_tuner_candidate_t& candidate,
+                     const Generation& generation) {
+  const double near = near_gb_per_s(comm, generation);
+  for (const uint32_t kind : {PLEXUS_LINK_XDC, PLEXUS_LINK_NET}) {
+    const plexus_tuner_link_t& link = comm.links[kind];
+    if (link.count == 0) {
+      continue;
+    }
+    const double net = link.bandwidth_mbit_per_s > 0
+                           ? static_cast<double>(link.bandwidth_mbit_per_s) / kMbitOfGb
+                           : 1 / (kBytesPerUsOfGb * calibration.links[kind].us_per_byte);
+    const double share =
+        kind == PLEXUS_LINK_NET && tells_net(comm, candidate)
+            ? std::min(1.0, static_cast<double>(candidate.net_chunks) / candidate.chunks_moved)
+            : 1;
+    return 1 / std::max(share / net, (1 - share) / near);
+  }
+  return near;
+}
+
+/// The mean of a chain: of rounds between hosts, where it is said how many there are, and others. A
+/// round waits for the slowest hop that it may contain.
 double hop_us(const Calibration& calibration,
               const plexus_tuner_comm_t& comm,
-              Protocol protocol,
+              const plexus_tuner_candidate_t& candidate,
               bool tells_xdc) {
-  double us = comm.cuda.nvlink != 0 ? kHopUsNvlink[protocol] : kHopUsPci[protocol];
+  const Protocol protocol = protocol_of(candidate);
+  const double near_us = comm.cuda.nvlink != 0 ? kHopUsNvlink[protocol] : kHopUsPci[protocol];
+  double us = near_us;
   const auto slower = [&](uint32_t kind) {
     const plexus_tuner_link_t& link = comm.links[kind];
     if (link.count > 0) {
@@ -93,6 +110,10 @@ double hop_us(const Calibration& calibration,
   slower(PLEXUS_LINK_NET);
   if (!tells_xdc) {
     slower(PLEXUS_LINK_XDC);
+  }
+  if (tells_net(comm, candidate) && candidate.rounds > 0) {
+    const double share = static_cast<double>(candidate.net_rounds) / candidate.rounds;
+    us = near_us + std::min(share, 1.0) * (us - near_us);
   }
   return us;
 }
@@ -114,7 +135,7 @@ CudaAnswer predict_cuda(const Calibration& calibration,
   }
   const Protocol protocol = protocol_of(candidate);
   const Generation& generation = generation_of(comm.cuda.sm);
-  const double link = link_gb_per_s(calibration, comm, generation);
+  const double link = link_gb_per_s(calibration, comm, candidate, generation);
   const double memory = comm.cuda.memory_mbit_per_s > 0
                             ? static_cast<double>(comm.cuda.memory_mbit_per_s) / kMbitOfGb
                             : kMemoryGbPerS;
@@ -165,7 +186,7 @@ CudaAnswer predict_cuda(const Calibration& calibration,
   const double chunk_us = channels * chunk_bytes / (gb_per_s * kBytesPerUsOfGb);
   const double fill_us = std::max(0.0, candidate.rounds - moved) * chunk_us;
   const double time_us = kCallUs[protocol] +
-                         candidate.rounds * hop_us(calibration, comm, protocol, tells_xdc) +
+                         candidate.rounds * hop_us(calibration, comm, candidate, tells_xdc) +
                          std::max(link_us, memory_us) + fill_us + xdc_us;
   return {.time_us = time_us, .channels = static_cast<uint32_t>(channels)};
 }

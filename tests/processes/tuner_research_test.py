@@ -27,7 +27,7 @@ class TunerResearch(job.Test):
         return json.loads(ended.stdout)
 
     def test_policies_are_compared_with_the_best(self):
-        rows = self.sim("all_reduce", "--ranks", 64, "--ranks-per-node", 8, "-b", 8, "-e", "16M", "-f", 64,
+        rows = self.sim("all_reduce", "--ranks", 64, "--ranks-per-node", 8, "--message-us", 0.15, "-b", 8, "-e", "16M", "-f", 64,
                         "--tuner", "default,none")
         self.assertEqual({row["policy"] for row in rows}, {"default", "none"})
         self.assertEqual(len({row["bytes"] for row in rows}), 4)
@@ -35,7 +35,7 @@ class TunerResearch(job.Test):
             self.assertGreaterEqual(row["regret"], 0)
             self.assertAlmostEqual(row["regret"], row["time_us"] / row["best_us"] - 1, places=9)
         regrets = {policy: [row["regret"] for row in rows if row["policy"] == policy] for policy in ("default", "none")}
-        self.assertLessEqual(sum(regrets["default"]), sum(regrets["none"]), regrets)
+        self.assertLess(sum(regrets["default"]), 0.5 * sum(regrets["none"]), regrets)
 
     def test_tuners_of_other_abis_are_policies(self):
         tuners = [f"{EXAMPLES}/libnccl-tuner-fixture-v{version}.so" for version in range(2, 7)]
@@ -88,10 +88,10 @@ class TunerResearch(job.Test):
     def test_a_policy_goes_from_the_simulator_to_a_real_run(self):
         rows = self.sim("all_reduce", "--ranks", 64, "-b", "1K", "--tuner", "default,csv", **self.csv)
         self.assertEqual({row["policy"]: row["chosen"] for row in rows}["csv"], "doubling")
-        rows = self.sim("all_reduce", "--ranks", 64, "--ranks-per-node", 8, "-b", "2M", "--tuner", "default,csv", **self.csv)
+        rows = self.sim("all_reduce", "--ranks", 64, "--ranks-per-node", 8, "-b", "2M", "--tuner", "none,csv", **self.csv)
         regret = {row["policy"]: row["regret"] for row in rows}
         self.assertEqual(regret["csv"], 0)
-        self.assertGreater(regret["default"], 0.5)
+        self.assertGreater(regret["none"], 0.5)
         explained = self.start([job.PLEXUS, "explain", "all_reduce", "1K", "--ranks", "3", "--measure", "--json", "-"],
                                NCCL_TUNER_PLUGIN="csv", **self.csv).end(100)
         self.assertEqual(json.loads(explained.stdout)["chosen"]["algorithm"], "doubling")

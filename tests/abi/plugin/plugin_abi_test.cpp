@@ -98,7 +98,7 @@ TEST(PluginAbi, ThrowingQueryIsRefused) {
 }
 TEST(PluginAbi, PluginThatRefusesTheHostIsRefused) {
   EXPECT_THAT(load_error("refusing-host"),
-              HasSubstr("does not support this host (plugin ABI 1.7)"));
+              HasSubstr("does not support this host (plugin ABI 1.8)"));
 }
 TEST(PluginAbi, ThrowingInitIsAnErrorWithItsText) {
   EXPECT_THAT(context_error("throwing-init"),

@@ -244,7 +244,7 @@ TEST_F(RegistryTest, OneInfoLineSaysWhoWonAndFromWhere) {
     lines.emplace_back(text);
   };
   ASSERT_TRUE(open_net(options_, context).has_value());
-  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("minimal"), HasSubstr("plugin ABI 1.7"),
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("minimal"), HasSubstr("plugin ABI 1.8"),
                                        HasSubstr("unix0"), HasSubstr((root_ / "path").string()))));
 }
 

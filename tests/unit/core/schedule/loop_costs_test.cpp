@@ -78,6 +78,48 @@ TEST(LoopCosts, LeastIsWhatHierarchicalAlgorithmsMove) {
   }
 }
 
+ChannelOrder hosts_of(int hosts, int ranks_per_host) {
+  ChannelOrder order;
+  for (int host = 0; host < hosts; ++host) {
+    order.nodes.push_back(host * ranks_per_host);
+  }
+  order.ring.resize(static_cast<size_t>(hosts * ranks_per_host));
+  std::iota(order.ring.begin(), order.ring.end(), 0);
+  return order;
+}
+
+LoopCost cost_over_hosts(const char* name, int hosts, int ranks_per_host) {
+  return LoopCosts(hosts_of(hosts, ranks_per_host), true).of(*find_algorithm(name));
+}
+
+/// A chunk of a ring's all-reduce takes 14 steps through 8 ranks, and every fourth is between
+/// hosts; the last rank of a host sends all that it sends to another one.
+TEST(LoopCosts, CountWhatGoesBetweenHosts) {
+  const LoopCost ring = cost_over_hosts("ring_all_reduce", 2, 4);
+  EXPECT_EQ(ring.net_rounds, 4);
+  EXPECT_EQ(ring.net_chunks, 14);
+  EXPECT_EQ(ring.net_chunks_in_all, 2 * 14);
+  const LoopCost doubling = cost_over_hosts("recursive_doubling_all_reduce", 4, 4);
+  EXPECT_EQ(doubling.rounds, 4);
+  EXPECT_EQ(doubling.net_rounds, 2);
+  EXPECT_EQ(doubling.net_chunks, 2);
+  EXPECT_EQ(doubling.net_chunks_in_all, 2 * 16);
+  EXPECT_EQ(cost_over_hosts("ring_all_reduce", 1, 8).net_rounds, 0);
+}
+
+TEST(LoopCosts, ManyRanksCostBetweenHostsWhatTheFirstHostsDo) {
+  const LoopCost ring = cost_over_hosts("ring_all_reduce", 64, 8);
+  EXPECT_NEAR(ring.net_rounds, ring.rounds / 8.0, 2);
+  EXPECT_EQ(ring.net_chunks, ring.chunks_moved);
+  EXPECT_EQ(ring.net_chunks_in_all, ring.chunks_in_all / 8);
+  const LoopCost doubling = cost_over_hosts("recursive_doubling_all_reduce", 64, 8);
+  EXPECT_EQ(doubling.rounds, 9);
+  EXPECT_EQ(doubling.net_rounds, 6);
+  const LoopCost large_hosts = cost_over_hosts("recursive_doubling_all_reduce", 4, 128);
+  EXPECT_GT(large_hosts.net_rounds, 0);
+  EXPECT_LT(large_hosts.net_rounds, large_hosts.rounds);
+}
+
 TEST(LoopCosts, HierarchicalNeedsSeveralDatacentersThatReachEachOther) {
   const auto reason_of = [](const LoopCosts& costs, const char* filter) {
     const ChoiceInput input{.collective = Collective::kAllReduce,

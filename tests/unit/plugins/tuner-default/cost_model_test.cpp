@@ -66,6 +66,23 @@ TEST(CostModel, CountsTheSlowestLinkAndWhatTheHostKnowsOfIt) {
   EXPECT_GT(predict_us(kDefaultCalibration, comm, call_of(8), ring(4)), 1000.0);
 }
 
+TEST(CostModel, CountsTheSlowestLinkOnlyForWhatGoesOverItIfTheHostSaysSo) {
+  auto comm = comm_of(16, 16, PLEXUS_LINK_HOST);
+  const auto local = with_totals(ring(16), 16 * 30, 15);
+  const auto times = [&](uint64_t size_bytes) {
+    comm.links[PLEXUS_LINK_NET].count = 0;
+    const double near = predict_us(kDefaultCalibration, comm, call_of(size_bytes), local);
+    comm.links[PLEXUS_LINK_NET].count = 1;
+    const double net = predict_us(kDefaultCalibration, comm, call_of(size_bytes), local);
+    const auto half = half_over_net(local);
+    const double mixed = predict_us(kDefaultCalibration, comm, call_of(size_bytes), half);
+    EXPECT_NEAR(mixed, (near + net) / 2, 1e-6 * net) << size_bytes;
+    return net / near;
+  };
+  EXPECT_GT(times(8), 2);
+  EXPECT_GT(times(64 << 20), 2);
+}
+
 TEST(CostModel, FollowsTheExchangeOfACacheLineThatTheHostMeasured) {
   auto comm = comm_of(2, 2, PLEXUS_LINK_HOST);
   const double built_in = predict_us(kDefaultCalibration, comm, call_of(8), ring(2));

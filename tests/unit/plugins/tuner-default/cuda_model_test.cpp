@@ -53,6 +53,21 @@ TEST(CudaModel, IsForCommunicatorsOfCudaRanksOnly) {
   EXPECT_FALSE(is_cuda(comm));
 }
 
+TEST(CudaModel, CountsTheNetworkOnlyForWhatGoesOverItIfTheHostSaysSo) {
+  auto comm = gpus_of(8);
+  const auto local = ring_of(8, "Simple");
+  for (const uint64_t size_bytes : {uint64_t{8}, kLarge}) {
+    comm.links[PLEXUS_LINK_NET] = {};
+    const double near = predict(comm, size_bytes, local).time_us;
+    comm.links[PLEXUS_LINK_NET] = {
+        .count = 1, .reserved = 0, .latency_ns = 1000, .bandwidth_mbit_per_s = 25 * kMbitOfGb};
+    const double net = predict(comm, size_bytes, local).time_us;
+    const double mixed = predict(comm, size_bytes, half_over_net(local)).time_us;
+    EXPECT_GT(mixed, near) << size_bytes;
+    EXPECT_LT(mixed, 0.8 * net) << size_bytes;
+  }
+}
+
 TEST(CudaModel, TakesLLForSmallMessagesAndSimpleForLargeOnes) {
   const auto comm = gpus_of(8);
   EXPECT_LT(predict(comm, 8, ring_of(8, "LL")).time_us,

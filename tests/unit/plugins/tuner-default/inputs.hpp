@@ -57,6 +57,14 @@ inline plexus_tuner_candidate_t with_totals(plexus_tuner_candidate_t candidate,
   return candidate;
 }
 
+/// As a host of ABI 1.8 or later does where half of everything goes between hosts.
+inline plexus_tuner_candidate_t half_over_net(plexus_tuner_candidate_t candidate) {
+  candidate.net_rounds = candidate.rounds / 2;
+  candidate.net_chunks = candidate.chunks_moved / 2;
+  candidate.net_chunks_in_all = candidate.chunks_in_all / 2;
+  return candidate;
+}
+
 /// All-reduce by a ring of `n` ranks.
 inline plexus_tuner_candidate_t ring(uint32_t n) {
   return candidate_of(2 * (n - 1), n, 2 * (n - 1));
