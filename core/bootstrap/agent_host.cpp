@@ -182,8 +182,8 @@ void AgentServer::name_first_id(std::string sealed) {
 Result<void> AgentServer::join(JoinInfo info, Family& family) {
   address_.pack(info.process.address.data());
   const std::lock_guard lock(mutex_);
-  if (lacks_memory_ || is_broken_) {
-    return describe_lack_of_memory();
+  if (lacks_memory_ || broken_.has_value()) {
+    return lacks_memory_ ? describe_lack_of_memory() : broken_->clone();
   }
   PLEXUS_TRY(agent_.join(info));
   PLEXUS_DCHECK(families_.count(info.rank) == 0, info.rank);  // else the agent has refused it
@@ -194,7 +194,7 @@ Result<void> AgentServer::join(JoinInfo info, Family& family) {
 bool AgentServer::is_joinable() {
   const std::lock_guard lock(mutex_);
   return agent_.map() == nullptr && !agent_.is_over() && introducer_ != 0 && !lacks_memory_ &&
-         !is_broken_;
+         !broken_.has_value();
 }
 
 void AgentServer::send_to_introducer(const Message& message) {
@@ -218,11 +218,11 @@ void AgentServer::serve() {
     const std::lock_guard lock(mutex_);
     try {
       if (lacks_memory_) {
-        break_down();
+        break_down(describe_lack_of_memory());
       }
       step();
     } catch (const std::bad_alloc&) {
-      lacks_memory_ = !is_broken_;  // to be told when there is some for that
+      lacks_memory_ = !broken_.has_value();  // to be told when there is some for that
     }
   }
 }
@@ -230,6 +230,11 @@ void AgentServer::serve() {
 /// Requires mutex_.
 void AgentServer::step() {
   links_->progress();
+  if (links_->is_lost() && !broken_.has_value()) {
+    break_down(fail(Code::kSystemError,
+                    "file descriptors of the library were closed by the program, which must leave "
+                    "those alone that it has not opened: others of its threads use them"));
+  }
   peers_->progress();
   agent_.tick(Clock::now());
   take_all_later();
@@ -243,15 +248,14 @@ void AgentServer::step() {
 
 /// A message may have been taken in part, so what the agent knows of groups may be wrong: it tells
 /// those of other processes whom it can, and its own ranks in any case.
-void AgentServer::break_down() {
-  PLEXUS_DCHECK(!is_broken_);
-  const Error error = describe_lack_of_memory();
+void AgentServer::break_down(const Error& error) {
+  PLEXUS_DCHECK(!broken_.has_value());
   fail_all(error);
   for (const auto& [rank, family] : families_) {
     family->break_down(error);
   }
   lacks_memory_ = false;
-  is_broken_ = true;
+  broken_ = error.clone();
 }
 
 void AgentServer::fail_all(const Error& error) {

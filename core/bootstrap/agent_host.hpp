@@ -106,7 +106,7 @@ class AgentServer final : public AgentHost {
   void send_to_introducer(const Message& message) override;
   void say_goodbye(const Message& message) override;
   [[nodiscard]] bool has_said_goodbye() const;
-  void break_down();
+  void break_down(const Error& error);
   void fail_all(const Error& error);
 
   const UniqueId id_;
@@ -115,9 +115,9 @@ class AgentServer final : public AgentHost {
   // guarded by mutex_
   std::unique_ptr<LinkSet> links_;
   std::unique_ptr<PeerLinks> peers_;
-  Link introducer_ = 0;        // 0: not connected any more
-  bool lacks_memory_ = false;  // and the ranks have not been told yet
-  bool is_broken_ = false;     // they have
+  Link introducer_ = 0;          // 0: not connected any more
+  bool lacks_memory_ = false;    // and the ranks have not been told yet
+  std::optional<Error> broken_;  // why this agent does not work any more; they have been told
   bool ends_ = false;
   bool has_ended_ = false;
   Deadline goodbye_ = Deadline::never();

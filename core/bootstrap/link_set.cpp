@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <thread>
 #include <utility>
 
 #include "core/base/log.hpp"
@@ -228,7 +229,10 @@ bool LinkSet::is_busy() const {
 
 void LinkSet::wait(std::chrono::milliseconds time) const {
   epoll_event event{};
-  (void)epoll_wait(epoll_, &event, 1, static_cast<int>(time.count()));
+  const int count = epoll_wait(epoll_, &event, 1, static_cast<int>(time.count()));
+  if (count < 0 && errno != EINTR) {
+    std::this_thread::sleep_for(time);
+  }
 }
 
 void LinkSet::progress() {
@@ -238,6 +242,7 @@ void LinkSet::progress() {
   constexpr int kEvents = 64;
   std::array<epoll_event, kEvents> events{};
   const int count = epoll_wait(epoll_, events.data(), kEvents, 0);
+  is_lost_ = is_lost_ || (count < 0 && errno != EINTR);
   for (int i = 0; i < count; ++i) {
     const auto& event = events[static_cast<size_t>(i)];
     const auto link = static_cast<Link>(event.data.u64);

@@ -107,6 +107,8 @@ class LinkSet {
   void wait(std::chrono::milliseconds time) const;
   /// Receives and sends what can be, and calls the handler.
   void progress();
+  /// Nothing can come any more: the program has closed the descriptor with which this waits.
+  [[nodiscard]] bool is_lost() const { return is_lost_; }
 
  private:
   struct Entry {
@@ -167,6 +169,7 @@ class LinkSet {
   Clock::time_point next_look_;  // for connections whose other ends do not answer
   Handler handler_;
   bool is_full_ = false;  // no connection can be accepted
+  bool is_lost_ = false;
   uint64_t refusals_ = 0;
   int epoll_ = -1;
   uint64_t forks_ = Forks::count();

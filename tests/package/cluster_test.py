@@ -52,6 +52,30 @@ def make_base(folder, pytorch):
     (folder / "ready").touch()
 
 
+# Two ranks by the package of the backend for PyTorch, which needs nothing but Debian's.
+BY_PACKAGE = """
+import os, torch, torch.distributed as dist, torch_plexus
+child = os.fork()
+rank = 1 if child == 0 else 0
+dist.init_process_group("plexus", init_method="tcp://127.0.0.1:29777", rank=rank, world_size=2)
+sum = torch.full([1000], rank + 1.0)
+dist.all_reduce(sum)
+assert sum.tolist() == [3.0] * 1000, sum
+dist.destroy_process_group()
+if child != 0:
+    assert os.waitpid(child, 0)[1] == 0
+    print("by", torch_plexus.__file__)
+"""
+
+
+def try_backend(system, package):
+    debian.say(f"trying {package.name}")
+    name = package.name.split("_")[0]
+    (system.root / "root/by_package.py").write_text(BY_PACKAGE)
+    printed = system.run(f"cd\napt-get install -y -q ./build/package/{package.name}\npython3 by_package.py\ndpkg --purge {name}")
+    debian.expect("by /usr/lib/python3/dist-packages/torch_plexus" in printed, f"the package of the backend printed:\n{printed}")
+
+
 def make_system(root, packages):
     """In a copy of it: Plexus, as the page says, the examples and the backend for PyTorch."""
     apt_get, *by_user = page.blocks("Install", "pytorch.md")[0].splitlines()
@@ -67,6 +91,11 @@ def make_system(root, packages):
     debian.say("installing Plexus as the page says")
     system = debian.System(root)
     system.run("cd\n" + page.blocks("Install, on every node")[0])
+    backends = list(filter(debian_test.is_optional, packages))
+    if not backends:
+        debian.say("there is no package of the backend for PyTorch to try: it is made where PyTorch is (PLEXUS_TORCH=1)")
+    for backend in backends:
+        try_backend(system, backend)
     debian.say("making the backend for PyTorch")
     system.run("chown -R user:user ~user; exec runuser -u user -- env HOME=/home/user bash -ec 'cd ~/plexus\n" + "\n".join(by_user).replace(
         "'", "'\\''") + "'")
@@ -208,7 +237,8 @@ class Page(slurm.Test):
 
 def main():
     packages = [pathlib.Path(name).resolve() for name in sys.argv[2:]]
-    debian.expect(len(packages) == len(debian_test.PACKAGES), f"there must be {len(debian_test.PACKAGES)} packages, not {len(packages)}")
+    needed = [package for package in packages if not debian_test.is_optional(package)]
+    debian.expect(len(needed) == len(debian_test.PACKAGES), f"there must be {len(debian_test.PACKAGES)} packages, not {len(needed)}")
     debian.check_tools("ip", "nsenter", "setpriv")
     del sys.argv[1:]
     make_system(pathlib.Path(Page.ROOT), packages)

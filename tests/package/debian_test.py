@@ -62,17 +62,14 @@ def check_programs(system, readme):
     expect(printed == SUMS, f"the program by CMake printed:\n{printed}")
 
 
-def is_optional(name):
-    """The backend for PyTorch, which takes 0.9 GB; cluster_test.py tries that, built by pip."""
-    if pathlib.Path(name).name.startswith("python3-torch-plexus_"):
-        say(f"{name} is not tried here")
-        return True
-    return False
+def is_optional(package):
+    """The backend for PyTorch, made where PyTorch is, which takes 0.9 GB: tried by cluster_test.py."""
+    return package.name.startswith("python3-torch-plexus_")
 
 
 def main():
     release, folder = debian.release(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
-    packages = [pathlib.Path(name).resolve() for name in sys.argv[3:] if not is_optional(name)]
+    packages = [package for package in map(pathlib.Path.resolve, map(pathlib.Path, sys.argv[3:])) if not is_optional(package)]
     expect(len(packages) == len(PACKAGES), f"there must be {len(PACKAGES)} packages, not {len(packages)}")
     debian.check_tools("readelf")
     base, copy = folder / "base", folder / "copy"
