@@ -48,6 +48,8 @@ constexpr auto kPumpSleep = microseconds(100);  // a pump has no wake-up, so it 
 constexpr auto kStallAfter = milliseconds(1000);
 // After the death of a peer: a call that waits for others that may have failed with it.
 constexpr auto kMissingAfter = std::chrono::seconds(5);
+// Likewise, until a connection to it that is not made yet will not be made any more.
+constexpr auto kUnconnectedAfter = std::chrono::seconds(2);
 // For a peer that has left, as for one whose connection broke: what core/stall finds out comes
 // first.
 constexpr auto kLeftAfter = std::chrono::seconds(4);
@@ -248,7 +250,8 @@ void Engine::look_for_missing(Execution& execution) const {
       !(has_lost || has_stood_for(execution, kLeftAfter))) {
     return;
   }
-  const auto missing = find_missing(execution, rank.list_gone());
+  const bool connects = !has_lost || !has_stood_for(execution, kUnconnectedAfter);
+  const auto missing = find_missing(execution, rank.list_gone(), connects);
   if (has_lost && (missing.has_value() || has_stood_for(execution, kMissingAfter))) {
     rank.fail(rank.stop_reason());
   } else if (missing.has_value()) {

@@ -156,11 +156,14 @@ std::vector<Wait> list_waits(const Execution& execution) {
   return waits;
 }
 
-std::optional<Wait> find_missing(const Execution& execution, const std::vector<int>& gone) {
+std::optional<Wait> find_missing(const Execution& execution,
+                                 const std::vector<int>& gone,
+                                 bool connects) {
   const bool all_done = is_all_done(execution);
   const auto is_missing = [&](ConnectionEnd* end) {
-    // What is in memory has arrived; a network may still bring something.
-    const bool is_over = !end->has_pump() || end->broken() != nullptr;
+    // What is in memory has arrived; a network may still bring something, or a connection.
+    const bool is_over =
+        !end->has_pump() || end->broken() != nullptr || !(connects || end->connected());
     if (!is_over || std::find(gone.begin(), gone.end(), end->key().peer) == gone.end()) {
       return false;
     }

@@ -17,6 +17,9 @@ std::vector<Wait> list_waits(const Execution& execution);
 Standstill describe_standstill(const Execution& execution);
 
 /// A peer of `gone` that it waits for, and of which nothing is under way any more; nullopt: none.
-std::optional<Wait> find_missing(const Execution& execution, const std::vector<int>& gone);
+/// `connects`: connections over networks that are not made yet may still be.
+std::optional<Wait> find_missing(const Execution& execution,
+                                 const std::vector<int>& gone,
+                                 bool connects);
 
 }  // namespace plexus
