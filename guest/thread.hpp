@@ -6,6 +6,8 @@
 
 #include <cfenv>
 #include <csignal>
+#include <cstddef>
+#include <exception>
 #include <pthread.h>
 #include <thread>
 #include <utility>
@@ -38,6 +40,45 @@ std::thread make_guest_thread(Body&& body) {
     std::fesetenv(FE_DFL_ENV);
     std::move(run)();
   });
+}
+
+/// Runs `body` to its end with a stack of so many bytes, for a recursion that may be too deep for
+/// that of the program's thread; on the caller's where the system refuses a thread. What it throws
+/// is thrown here.
+template <class Body>
+void run_with_stack(size_t size_bytes, Body body) {
+  struct Run {
+    Body& body;
+    std::exception_ptr thrown;
+    static void* start(void* argument) {
+      Run& own = *static_cast<Run*>(argument);
+      std::fesetenv(FE_DFL_ENV);
+      try {
+        own.body();
+      } catch (...) {
+        own.thrown = std::current_exception();
+      }
+      return nullptr;
+    }
+  };
+  Run own{.body = body, .thrown = nullptr};
+  pthread_t thread{};
+  bool has_started = false;
+  pthread_attr_t attributes;
+  if (::pthread_attr_init(&attributes) == 0) {
+    const SignalsBlocked blocked;
+    has_started = ::pthread_attr_setstacksize(&attributes, size_bytes) == 0 &&
+                  ::pthread_create(&thread, &attributes, Run::start, &own) == 0;
+    ::pthread_attr_destroy(&attributes);
+  }
+  if (!has_started) {
+    body();
+    return;
+  }
+  ::pthread_join(thread, nullptr);
+  if (own.thrown != nullptr) {
+    std::rethrow_exception(own.thrown);
+  }
 }
 
 }  // namespace plexus

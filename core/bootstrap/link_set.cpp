@@ -421,13 +421,13 @@ bool LinkSet::prove(Link link, Entry& entry) {
 // ---- receiving ----
 
 void LinkSet::read(Link link) {
-  std::array<char, kReadBytes> bytes;  // NOLINT: written by recv
+  received_.resize(kReadBytes);  // not on the stack: that of a thread may be small (ulimit -s)
   for (;;) {
     Entry* const entry = find(link);
     if (entry == nullptr) {
       return;
     }
-    const ssize_t received = entry->channel.receive(bytes.data(), bytes.size());
+    const ssize_t received = entry->channel.receive(received_.data(), received_.size());
     if (received < 0 && (errno == EAGAIN || errno == EINTR)) {
       return;
     }
@@ -436,7 +436,7 @@ void LinkSet::read(Link link) {
            received < 0 && errno == EBADMSG ? entry->channel.error() : "the other side closed it");
       return;
     }
-    if (!take_bytes(link, bytes.data(), static_cast<size_t>(received))) {
+    if (!take_bytes(link, received_.data(), static_cast<size_t>(received))) {
       return;
     }
   }

@@ -170,6 +170,7 @@ class LinkSet {
   Handler handler_;
   bool is_full_ = false;  // no connection can be accepted
   bool is_lost_ = false;
+  std::vector<char> received_;  // by read(), which is the only one to use it
   uint64_t refusals_ = 0;
   int epoll_ = -1;
   uint64_t forks_ = Forks::count();

@@ -9,6 +9,7 @@
 #include "core/base/units.hpp"
 #include "core/topo/bandwidth.hpp"
 #include "core/topo/search_state.hpp"
+#include "guest/thread.hpp"
 
 namespace plexus {
 namespace {
@@ -372,15 +373,20 @@ NodeChannels search_node(const System& system,
                          const TopoOptions& options,
                          const GivenChannels& given) {
   NodeChannels found;
-  found.ring =
-      given.ring ? *given.ring : search_channels(system, options, {.pattern = Pattern::kRing});
-  found.tree = given.tree ? *given.tree
-                          : search_channels(system, options,
-                                            {.pattern = Pattern::kBalancedTree,
-                                             .channels_min = found.ring.channels(),
-                                             .channels_max = found.ring.channels()});
-  found.nvls =
-      given.nvls ? *given.nvls : search_channels(system, options, {.pattern = Pattern::kNvls});
+  // The search calls itself for each rank of each channel: for 64 channels of 72 ranks with 2.1
+  // MiB.
+  constexpr size_t kStackBytes = size_t{4} << 20;
+  run_with_stack(kStackBytes, [&] {
+    found.ring =
+        given.ring ? *given.ring : search_channels(system, options, {.pattern = Pattern::kRing});
+    found.tree = given.tree ? *given.tree
+                            : search_channels(system, options,
+                                              {.pattern = Pattern::kBalancedTree,
+                                               .channels_min = found.ring.channels(),
+                                               .channels_max = found.ring.channels()});
+    found.nvls =
+        given.nvls ? *given.nvls : search_channels(system, options, {.pattern = Pattern::kNvls});
+  });
   return found;
 }
 
