@@ -321,27 +321,37 @@ std::string describe_exception(const char* entry) {
   return fmt::format("its {} threw an exception{}; this is a bug in the plugin", entry, reason);
 }
 
-}  // namespace
+std::string describe_device(const ContextState& context, uint32_t device) {
+  return fmt::format("plugin {} on device {} ({})", context.plugin->descriptor().name, device,
+                     context.devices.at(device).name);
+}
 
-DataPath& net_detail::data_path_of(const ContextState& context) noexcept { return context.data; }
-
-int32_t net_detail::keep_exception(const ContextState& context, const char* entry) noexcept {
+/// For the next make_error(). Returns PLEXUS_INTERNAL_ERROR.
+template <class Describe>
+int32_t keep_reason(const ContextState& context, const Describe& describe) noexcept {
   try {
-    keep_error(context.sink, describe_exception(entry).c_str());
+    keep_error(context.sink, describe().c_str());
   } catch (...) {  // NOLINT(bugprone-empty-catch): a lost reason is the lesser evil
   }
   return PLEXUS_INTERNAL_ERROR;
 }
 
-int32_t net_detail::keep_lack_of_request(const ContextState& context, const char* entry) noexcept {
-  try {
-    keep_error(
-        context.sink,
-        fmt::format("{} returned PLEXUS_OK but no request; this is a bug in the plugin", entry)
-            .c_str());
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a lost reason is the lesser evil
-  }
-  return PLEXUS_INTERNAL_ERROR;
+}  // namespace
+
+DataPath& net_detail::data_path_of(const ContextState& context) noexcept { return context.data; }
+
+int32_t net_detail::keep_exception(const ContextState& context, const char* entry) noexcept {
+  return keep_reason(context, [&] { return describe_exception(entry); });
+}
+
+int32_t net_detail::keep_lack_of_request(const ContextState& context,
+                                         const char* entry,
+                                         CallPlace place) noexcept {
+  return keep_reason(context, [&] {
+    return fmt::format(
+        "{} of {} {} {} returned PLEXUS_OK but no request; this is a bug in the plugin", entry,
+        describe_device(context, place.device), place.way, place.peer);
+  });
 }
 
 Error net_detail::make_error(const ContextState& context, std::string_view call, int32_t code) {
@@ -414,10 +424,7 @@ const NetProperties& NetContext::properties(uint32_t device) const {
   return state_->devices.at(device);
 }
 
-std::string NetContext::describe(uint32_t device) const {
-  return fmt::format("plugin {} on device {} ({})", plugin().descriptor().name, device,
-                     properties(device).name);
-}
+std::string NetContext::describe(uint32_t device) const { return describe_device(*state_, device); }
 
 Result<NetListen> NetContext::listen(uint32_t device, std::string_view peer) const {
   PLEXUS_DCHECK(device < device_count(), device, device_count());
@@ -427,7 +434,7 @@ Result<NetListen> NetContext::listen(uint32_t device, std::string_view peer) con
   const int32_t code = call_plugin(*state_, "listen", peer,
                                    [&] { return ops.listen(state_->raw, device, &handle, &raw); });
   PLEXUS_TRY(check_handle(*state_, "listen", code, raw));
-  return NetListen{state_.get(), &ops, raw, handle, peer};
+  return NetListen{state_.get(), &ops, raw, device, handle, peer};
 }
 
 NetSend NetContext::connect(uint32_t device, const NetHandle& handle, std::string_view peer) const {
@@ -452,7 +459,7 @@ Result<NetPath> NetContext::net_path(uint64_t source, uint64_t target) const {
 }
 
 NetRecv NetListen::accept(std::string_view peer) const {
-  return NetRecv{context_, ops_, raw_, peer};
+  return NetRecv{context_, ops_, device_, raw_, peer};
 }
 
 Result<NetProgress> NetSend::try_connect() {

@@ -179,9 +179,17 @@ void close(const ContextState& context, std::string_view peer, plexus_net_memory
 [[nodiscard, gnu::cold, gnu::noinline]] int32_t keep_exception(const ContextState& context,
                                                                const char* entry) noexcept;
 
+/// Where a call of the data path was made, for sentences: "on device 0 (eth0) to rank 1 (a:1)".
+struct CallPlace {
+  uint32_t device;
+  const char* way;  // "to" or "from"
+  const std::string& peer;
+};
+
 /// `entry` started nothing and did not say so, which breaks the plugin's contract: as above.
 [[nodiscard, gnu::cold, gnu::noinline]] int32_t keep_lack_of_request(const ContextState& context,
-                                                                     const char* entry) noexcept;
+                                                                     const char* entry,
+                                                                     CallPlace place) noexcept;
 
 /// A call of a data path that has its mark.
 template <class Call>
@@ -231,13 +239,14 @@ class Handle {
   /// A call that starts what `*request` stands for: a native plugin that says OK gives one.
   template <class Call>
   [[nodiscard]] NetStatus start(const char* entry,
+                                CallPlace place,
                                 NetRequest** request,
                                 const Call& call) noexcept {
     PLEXUS_DCHECK(raw_ != nullptr);
     *request = nullptr;
     const NetStatus status = call_quickly(entry, call);
     if (status == NetStatus::kOk && *request == nullptr) {
-      return NetStatus{keep_lack_of_request(*context_, entry)};
+      return NetStatus{keep_lack_of_request(*context_, entry, place)};
     }
     return status;
   }
@@ -274,9 +283,11 @@ class NetListen : public net_detail::Handle<plexus_net_listen_t> {
   NetListen(const net_detail::ContextState* context,
             const plexus_net_ops_t* ops,
             plexus_net_listen_t* raw,
+            uint32_t device,
             const NetHandle& handle,
             std::string_view peer)
-      : Handle(context, ops, raw, peer), handle_(handle) {}
+      : Handle(context, ops, raw, peer), device_(device), handle_(handle) {}
+  uint32_t device_;
   NetHandle handle_;
 };
 
@@ -291,14 +302,14 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
                                 int32_t tag,
                                 plexus_net_memory_t* memory,
                                 NetRequest** request) noexcept {
-    return start("isend", request,
+    return start("isend", place(), request,
                  [&] { return ops_->isend(raw_, data.data(), data.size(), tag, memory, request); });
   }
   /// Only where NetContext::takes_pieces().
   [[nodiscard]] NetStatus isend_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
-    return start("isend_pieces", request, [&] {
+    return start("isend_pieces", place(), request, [&] {
       return ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
     });
@@ -307,7 +318,7 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
   [[nodiscard]] NetStatus isend_gathered(std::span<const NetSource> sources,
                                          int32_t tag,
                                          NetRequest** request) noexcept {
-    return start("isend_gathered", request, [&] {
+    return start("isend_gathered", place(), request, [&] {
       return ops_->isend_gathered(raw_, static_cast<uint32_t>(sources.size()), sources.data(), tag,
                                   request);
     });
@@ -329,6 +340,7 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
           const NetHandle& handle,
           std::string_view peer)
       : Handle(context, ops, nullptr, peer), device_(device), handle_(handle) {}
+  [[nodiscard]] net_detail::CallPlace place() const noexcept { return {device_, "to", peer_}; }
   uint32_t device_;
   NetHandle handle_;
 };
@@ -341,7 +353,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
 
   /// Posts all of `buffers` (1 .. recvs_max) as one request, or none (kAgain).
   [[nodiscard]] NetStatus irecv(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
-    return start("irecv", request, [&] {
+    return start("irecv", place(), request, [&] {
       return ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
     });
   }
@@ -349,7 +361,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
   [[nodiscard]] NetStatus irecv_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
-    return start("irecv_pieces", request, [&] {
+    return start("irecv_pieces", place(), request, [&] {
       return ops_->irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
     });
@@ -377,9 +389,12 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
   friend class NetListen;
   NetRecv(const net_detail::ContextState* context,
           const plexus_net_ops_t* ops,
+          uint32_t device,
           plexus_net_listen_t* listen,
           std::string_view peer)
-      : Handle(context, ops, nullptr, peer), listen_(listen) {}
+      : Handle(context, ops, nullptr, peer), device_(device), listen_(listen) {}
+  [[nodiscard]] net_detail::CallPlace place() const noexcept { return {device_, "from", peer_}; }
+  uint32_t device_;
   plexus_net_listen_t* listen_;  // borrowed until accepted
 };
 

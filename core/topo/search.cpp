@@ -373,8 +373,7 @@ NodeChannels search_node(const System& system,
                          const TopoOptions& options,
                          const GivenChannels& given) {
   NodeChannels found;
-  // The search calls itself for each rank of each channel: for 64 channels of 72 ranks with 2.1
-  // MiB.
+  // The search calls itself for each rank of each channel: 2.1 MiB for 64 channels of 72 ranks.
   constexpr size_t kStackBytes = size_t{4} << 20;
   run_with_stack(kStackBytes, [&] {
     found.ring =

@@ -83,7 +83,7 @@ Links plain_links_of(const Calibration& calibration,
                      bool xdc) {
   const LinkCost slowest =
       slowest_link(calibration, comm, xdc ? PLEXUS_LINK_XDC : PLEXUS_LINK_CLASSES);
-  if (!tells_net(comm, candidate) || (comm.links[PLEXUS_LINK_XDC].count > 0 && !xdc)) {
+  if (!tells_net(comm, candidate)) {
     return {slowest, slowest, slowest};
   }
   const LinkCost near = slowest_link(calibration, comm, PLEXUS_LINK_NET);

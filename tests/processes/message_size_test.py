@@ -44,8 +44,8 @@ class MessageSize(job.Test):
                                        r"\(\S+\) has 129 bytes as the plugin says, 64 of payload as its header says")
 
     def test_a_send_without_a_request_is_the_plugins_bug(self):
-        self.assertRegex(self.error_of("request"), r"lost the connection to rank \d \(\S+\): net plugin told: isend returned PLEXUS_OK but "
-                         "no request; this is a bug in the plugin")
+        self.assertRegex(self.error_of("request"), r"isend of plugin told on device 0 \(\S+\) to rank \d \(\S+\) returned PLEXUS_OK but no "
+                                       r"request; this is a bug in the plugin")
 
     def test_an_isend_that_blocks_is_told_once_by_each_rank(self):
         ended = self.start(job.perf("sendrecv", "-b", "64", "-e", "64", "-n", "20", "--ranks", 2, "--mode", "procs"),
