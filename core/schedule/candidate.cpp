@@ -20,16 +20,17 @@ ChannelOrder flat_order(int nranks) {
 bool joins(const Choice& choice, const ChoiceInput& input) {
   const uint64_t count = input.size_bytes / input.element_bytes;
   const uint64_t blocks = is_blocked(input.collective) ? static_cast<uint64_t>(input.nranks) : 1;
-  return joins_chunks({.algorithm = choice.algorithm,
-                       .protocol = choice.protocol,
-                       .in_memory = input.shares_memory && input.nodes == 1,
-                       .on_device = input.blocks > 0},
-                      {.collective = input.collective,
-                       .count = count / blocks,
-                       .element_bytes = input.element_bytes,
-                       .nranks = input.nranks,
-                       .channels = choice.channels,
-                       .slot_bytes = choice.chunk_bytes});
+  return message_form_of({.algorithm = choice.algorithm,
+                          .protocol = choice.protocol,
+                          .in_memory = input.shares_memory && input.nodes == 1,
+                          .on_device = input.blocks > 0},
+                         {.collective = input.collective,
+                          .count = count / blocks,
+                          .element_bytes = input.element_bytes,
+                          .nranks = input.nranks,
+                          .channels = choice.channels,
+                          .slot_bytes = choice.chunk_bytes})
+      .joins;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "kernels/program/algorithms.hpp"
+
 namespace plexus {
 
 struct ChannelOrder {
@@ -16,5 +18,15 @@ struct ChannelOrder {
   std::vector<int> above = {};
   friend bool operator==(const ChannelOrder&, const ChannelOrder&) = default;
 };
+
+/// What the recording of `rank`'s program needs of the order, from which it borrows; root, variant,
+/// heads and joins are the caller's to set.
+inline RecordInput record_input_of(const ChannelOrder& order, int rank) {
+  return {.rank = rank,
+          .ring = order.ring,
+          .nodes = order.nodes,
+          .datacenters = order.datacenters,
+          .above = order.above};
+}
 
 }  // namespace plexus

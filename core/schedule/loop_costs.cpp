@@ -78,13 +78,7 @@ const LoopCost& LoopCosts::of(const Algorithm& algorithm) const {
 }
 
 LoopCost LoopCosts::count_in(const ChannelOrder& order, const Algorithm& algorithm) const {
-  return count_cost(algorithm, {.rank = 0,
-                                .ring = order.ring,
-                                .root = 0,
-                                .variant = 0,
-                                .nodes = order.nodes,
-                                .datacenters = order.datacenters,
-                                .above = order.above});
+  return count_cost(algorithm, record_input_of(order, 0));
 }
 
 /// Of more ranks than are counted: the same share of what moves, and of a chain that grows with the

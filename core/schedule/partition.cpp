@@ -88,13 +88,14 @@ Geometry compute_partition(const PartitionInput& call) {
     chunk_bytes =
         std::min(chunk_bytes, std::max<uint64_t>(most / kCacheLine * kCacheLine, kCacheLine));
   }
-  if (input.message_chunks > 1) {
-    const uint64_t most = input.slot_bytes / input.message_chunks;
+  if (input.messages.chunks > 1) {
+    const uint64_t most = input.slot_bytes / input.messages.chunks;
     chunk_bytes = std::min(chunk_bytes, most < kCacheLine ? most : most / kCacheLine * kCacheLine);
   }
   geometry.chunk_count = std::max<uint64_t>(1, chunk_bytes / input.element_bytes);
-  geometry.last_chunk_count = last_chunk_count(geometry.part_count, geometry.chunk_count,
-                                               geometry.chunks, input.evenly ? 1 : granule);
+  geometry.last_chunk_count =
+      last_chunk_count(geometry.part_count, geometry.chunk_count, geometry.chunks,
+                       input.messages.evenly ? 1 : granule);
   if (input.divides_buffer) {
     geometry.input_stride = input.count;
     geometry.output_stride = input.count;
@@ -107,20 +108,23 @@ Geometry compute_partition(const PartitionInput& call) {
   return geometry;
 }
 
-bool joins_chunks(const JoinInput& input, const PartitionInput& call) {
+MessageForm message_form_of(const MessageInput& input, const PartitionInput& call) {
   const RecordedAlgorithm* const recorded = input.algorithm->recorded;
-  const auto chunks =
-      call.nranks < 2 ? 1 : static_cast<uint64_t>(chunks_of_message(*input.algorithm, call.nranks));
+  const size_t chunks =
+      call.nranks < 2 ? 1 : static_cast<size_t>(chunks_of_message(*input.algorithm, call.nranks));
+  // A file whose programs are not proved with a message for each chunk has this form only.
+  MessageForm apart;
+  apart.chunks = recorded != nullptr && recorded->apart.empty() ? chunks : 1;
   if (chunks == 1 || (input.on_device && uses_lines(input.protocol))) {
-    return false;
+    return apart;
   }
+  const MessageForm joined = {.joins = true, .chunks = chunks, .evenly = !input.in_memory};
   PartitionInput first = call;  // no channel has more
   first.channel = 0;
   first.chunks = recorded != nullptr ? recorded->programs.front().chunks
                                      : input.algorithm->chunks(call.nranks);
   first.divides_buffer = recorded != nullptr;
-  first.message_chunks = chunks;
-  first.evenly = !input.in_memory;
+  first.messages = joined;
   const Geometry geometry = compute_partition(first);
   const uint64_t count = geometry.blocked
                              ? chunks * geometry.part_count
@@ -128,13 +132,7 @@ bool joins_chunks(const JoinInput& input, const PartitionInput& call) {
   const uint64_t most = input.in_memory
                             ? std::min<uint64_t>(call.slot_bytes, kJoinedBytesInMemoryMax)
                             : call.slot_bytes;
-  return geometry.loops == 1 && count * call.element_bytes <= most;
-}
-
-size_t message_chunks_of(const Algorithm& algorithm, int nranks, bool joins) {
-  const RecordedAlgorithm* const recorded = algorithm.recorded;
-  const bool has_several = joins || (recorded != nullptr && recorded->apart.empty());
-  return has_several && nranks > 1 ? static_cast<size_t>(chunks_of_message(algorithm, nranks)) : 1;
+  return geometry.loops == 1 && count * call.element_bytes <= most ? joined : apart;
 }
 
 }  // namespace plexus

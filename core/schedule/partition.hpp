@@ -13,6 +13,13 @@
 
 namespace plexus {
 
+/// How the chunks of a call become messages; equal on all ranks.
+struct MessageForm {
+  bool joins = false;   // RecordInput::joins
+  size_t chunks = 1;    // in the longest message of all ranks' programs
+  bool evenly = false;  // the last loop is divided to the element, not by cache lines
+};
+
 struct PartitionInput {
   Collective collective = Collective::kAllReduce;
   uint64_t count = 0;  // as in Task
@@ -20,9 +27,8 @@ struct PartitionInput {
   int nranks = 1;
   int chunks = 1;               // chunk indices per loop of the program
   int scratch_chunks = 0;       // the program's
-  size_t message_chunks = 1;    // of the longest message of all ranks' programs
-  bool evenly = false;          // the last loop is divided to the element, not by cache lines
   bool divides_buffer = false;  // the program's; then `chunks` divides the larger buffer
+  MessageForm messages = {};
   int channel = 0;
   int channels = 1;
   uint32_t slot_bytes = 0;
@@ -32,20 +38,17 @@ struct PartitionInput {
 Geometry compute_partition(const PartitionInput& input);
 
 /// What decides, beside the call itself, whether chunks travel together; equal on all ranks.
-struct JoinInput {
+struct MessageInput {
   const Algorithm* algorithm = nullptr;
   Protocol protocol = Protocol::kSimple;
   bool in_memory = false;  // all ranks share memory
   bool on_device = false;  // some rank is a CUDA rank, which joins chunks in slots only
 };
 
-/// Whether the call takes the algorithm's form with messages of several chunks (JoinedForm): it has
-/// one, and the longest message is short enough. `call`: with the chunks of the algorithm; of any
-/// channel.
-bool joins_chunks(const JoinInput& input, const PartitionInput& call);
-
-/// PartitionInput::message_chunks of all ranks, whose own messages may have fewer.
-size_t message_chunks_of(const Algorithm& algorithm, int nranks, bool joins);
+/// The call takes the algorithm's form with messages of several chunks (JoinedForm) if it has one
+/// and the longest message is short enough. `call`: collective, count, element, ranks, channels and
+/// slot; of any channel.
+MessageForm message_form_of(const MessageInput& input, const PartitionInput& call);
 
 /// Of `channels_max`, the channels that share a message over the network: their parts have at least
 /// kMessagePartBytesMin each.

@@ -393,15 +393,14 @@ static PartitionInput partition_of(const PlanContext& context,
           .slot_bytes = choice.chunk_bytes};
 }
 
-static bool joins_chunks(const PlanContext& context,
-                         const CallShape& shape,
-                         const Choice& choice,
-                         int channel) {
-  return joins_chunks({.algorithm = choice.algorithm,
-                       .protocol = choice.protocol,
-                       .in_memory = is_in_memory(context),
-                       .on_device = context.blocks > 0},
-                      partition_of(context, shape, choice, channel));
+static MessageForm message_form_of(const PlanContext& context,
+                                   const Choice& choice,
+                                   const PartitionInput& call) {
+  return message_form_of({.algorithm = choice.algorithm,
+                          .protocol = choice.protocol,
+                          .in_memory = is_in_memory(context),
+                          .on_device = context.blocks > 0},
+                         call);
 }
 
 static Program record(const PlanContext& context,
@@ -409,16 +408,12 @@ static Program record(const PlanContext& context,
                       const Choice& choice,
                       int channel,
                       bool joins) {
-  const ChannelOrder& order = order_of(context, channel);
-  return program_of(*choice.algorithm, {.rank = context.rank,
-                                        .ring = order.ring,
-                                        .root = shape.root,
-                                        .variant = channel % choice.algorithm->variants,
-                                        .nodes = order.nodes,
-                                        .datacenters = order.datacenters,
-                                        .above = order.above,
-                                        .heads = std::max(context.collnet->heads, 1),
-                                        .joins = joins});
+  RecordInput input = record_input_of(order_of(context, channel), context.rank);
+  input.root = shape.root;
+  input.variant = channel % choice.algorithm->variants;
+  input.heads = std::max(context.collnet->heads, 1);
+  input.joins = joins;
+  return program_of(*choice.algorithm, input);
 }
 
 Result<void> Plan::add_item(const PlanContext& context,
@@ -427,8 +422,9 @@ Result<void> Plan::add_item(const PlanContext& context,
                             const ItemTask& origin,
                             const Choice& choice,
                             int channel) {
-  const bool joins = joins_chunks(context, task.shape, choice, channel);
-  Program recorded = record(context, task.shape, choice, channel, joins);
+  PartitionInput part = partition_of(context, task.shape, choice, channel);
+  part.messages = message_form_of(context, choice, part);
+  Program recorded = record(context, task.shape, choice, channel, part.messages.joins);
   // Ranks whose calls are not in place have to find the same chunks.
   const int scratch_chunks = recorded.scratch_chunks;
   const bool is_staged =
@@ -452,11 +448,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
                       buffer_bytes(task, context.nranks, false) >= kBorrowBytesMin;
   PLEXUS_DCHECK(work.slot_bytes > 0 && work.slot_bytes <= context.slot_bytes, work.slot_bytes);
-  PartitionInput part = partition_of(context, task.shape, choice, channel);
   part.chunks = program.chunks;
   part.scratch_chunks = scratch_chunks;
-  part.message_chunks = message_chunks_of(*choice.algorithm, context.nranks, joins);
-  part.evenly = joins && !is_in_memory(context);
   part.divides_buffer = program.divides_buffer;
   work.geometry = compute_partition(part);
   if (work.exchanges_empty) {

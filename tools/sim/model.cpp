@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "core/schedule/partition.hpp"
-
 namespace plexus {
 
 uint64_t chunk_bytes(const Geometry& geometry, uint32_t loop, uint32_t element_bytes) {
@@ -49,41 +47,39 @@ Program program_of(const SimExchange& exchange, int rank, int nranks) {
   return both;
 }
 
-bool joins_chunks(const SimJob& job) {
-  return plexus::joins_chunks({.algorithm = job.algorithm,
-                               .protocol = job.protocol,
-                               .in_memory = job.ranks_per_node >= job.nranks},
-                              {.collective = job.algorithm->collective,
-                               .count = job.count,
-                               .element_bytes = job.element_bytes,
-                               .nranks = job.nranks,
-                               .channels = job.channels,
-                               .slot_bytes = payload_bytes_max(job.protocol, job.slot_bytes)});
+/// A call of `job`'s algorithm, with the chunks of no program.
+PartitionInput call_of(const SimJob& job) {
+  return {.collective = job.algorithm->collective,
+          .count = job.count,
+          .element_bytes = job.element_bytes,
+          .nranks = job.nranks,
+          .channels = job.channels,
+          .slot_bytes = payload_bytes_max(job.protocol, job.slot_bytes)};
+}
+
+MessageForm message_form_of(const SimJob& job) {
+  return plexus::message_form_of({.algorithm = job.algorithm,
+                                  .protocol = job.protocol,
+                                  .in_memory = job.ranks_per_node >= job.nranks},
+                                 call_of(job));
 }
 
 Geometry geometry_of(const SimJob& job, const Program& program, int channel) {
-  const uint32_t slot_bytes = payload_bytes_max(job.protocol, job.slot_bytes);
   if (!job.exchanges.empty()) {
     return compute_partition({.collective = Collective::kSend,
                               .count = job.exchanges[static_cast<size_t>(channel)].count,
                               .element_bytes = job.element_bytes,
                               .nranks = job.nranks,
                               .chunks = program.chunks,
-                              .slot_bytes = slot_bytes});
+                              .slot_bytes = payload_bytes_max(job.protocol, job.slot_bytes)});
   }
-  const bool joins = joins_chunks(job);
-  return compute_partition({.collective = job.algorithm->collective,
-                            .count = job.count,
-                            .element_bytes = job.element_bytes,
-                            .nranks = job.nranks,
-                            .chunks = program.chunks,
-                            .scratch_chunks = program.scratch_chunks,
-                            .message_chunks = message_chunks_of(*job.algorithm, job.nranks, joins),
-                            .evenly = joins && job.ranks_per_node < job.nranks,
-                            .divides_buffer = program.divides_buffer,
-                            .channel = channel,
-                            .channels = job.channels,
-                            .slot_bytes = slot_bytes});
+  PartitionInput part = call_of(job);
+  part.chunks = program.chunks;
+  part.scratch_chunks = program.scratch_chunks;
+  part.divides_buffer = program.divides_buffer;
+  part.messages = message_form_of(job);
+  part.channel = channel;
+  return compute_partition(part);
 }
 
 }  // namespace plexus

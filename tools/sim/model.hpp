@@ -10,6 +10,7 @@
 
 #include "core/base/result.hpp"
 #include "core/schedule/channel_order.hpp"
+#include "core/schedule/partition.hpp"
 #include "kernels/layout/geometry.hpp"
 #include "kernels/layout/protocol.hpp"
 #include "kernels/program/algorithms.hpp"
@@ -117,8 +118,8 @@ uint64_t step_bytes(const Geometry& geometry,
 /// What `rank` does of an exchange.
 Program program_of(const SimExchange& exchange, int rank, int nranks);
 
-/// Whether the messages of the job's algorithm have several chunks, as in the library.
-bool joins_chunks(const SimJob& job);
+/// How the chunks of the job's algorithm become messages, as in the library.
+MessageForm message_form_of(const SimJob& job);
 
 /// The elements of `job` that `channel` moves, as the library divides them.
 Geometry geometry_of(const SimJob& job, const Program& program, int channel);

@@ -58,18 +58,10 @@ class Recorder {
     std::map<End, uint32_t> known;
     uint32_t lane_number = 0;
     for (int channel = 0; channel < job_.channels; ++channel) {
-      const ChannelOrder& order = orders_[static_cast<size_t>(channel) % orders_.size()];
       view.programs.push_back(std::make_unique<Program>(
           !job_.exchanges.empty()
               ? program_of(job_.exchanges[static_cast<size_t>(channel)], rank, job_.nranks)
-              : program_of(*job_.algorithm, {.rank = rank,
-                                             .ring = order.ring,
-                                             .root = job_.root,
-                                             .variant = channel % job_.algorithm->variants,
-                                             .nodes = order.nodes,
-                                             .datacenters = order.datacenters,
-                                             .above = order.above,
-                                             .joins = joins_chunks(job_)})));
+              : program_of(*job_.algorithm, record_input(rank, channel))));
       const Program& program = *view.programs.back();
       for (const Lane& lane : program.lanes) {
         auto& places = view.places.emplace_back();
@@ -104,6 +96,15 @@ class Recorder {
   [[nodiscard]] const SimJob& job() const { return job_; }
 
  private:
+  [[nodiscard]] RecordInput record_input(int rank, int channel) const {
+    RecordInput input =
+        record_input_of(orders_[static_cast<size_t>(channel) % orders_.size()], rank);
+    input.root = job_.root;
+    input.variant = channel % job_.algorithm->variants;
+    input.joins = message_form_of(job_).joins;
+    return input;
+  }
+
   const SimJob& job_;
   std::vector<ChannelOrder> orders_;
 };

@@ -109,7 +109,7 @@ TEST(Partition, MessagesOfSeveralChunksFitASlot) {
   for (const size_t chunks : {2, 3, 7, 1000}) {
     for (const uint64_t count : {1, 100, 100'000}) {
       PartitionInput input = input_of(Collective::kAllGather, count, 4, 1, 4);
-      input.message_chunks = chunks;
+      input.messages.chunks = chunks;
       const Geometry geometry = compute_partition(input);
       EXPECT_LE(chunks * geometry.chunk_count * input.element_bytes, input.slot_bytes);
       EXPECT_GE(geometry.chunk_count * geometry.loops, count);
@@ -117,13 +117,13 @@ TEST(Partition, MessagesOfSeveralChunksFitASlot) {
   }
 }
 
-TEST(JoinsChunks, WhereTheLongestMessageIsShort) {
+TEST(MessageForm, JoinsChunksWhereTheLongestMessageIsShort) {
   const auto joins = [](const char* name, Collective collective, uint64_t bytes, int nranks,
-                        JoinInput place) {
+                        MessageInput place) {
     PartitionInput call = input_of(collective, bytes / 4, 4, 1, 4);
     call.nranks = nranks;
     place.algorithm = find_algorithm(name);
-    return joins_chunks(place, call);
+    return message_form_of(place, call).joins;
   };
   // Bruck's longest message of 16 ranks has 8 blocks.
   constexpr Collective kGather = Collective::kAllGather;
@@ -137,17 +137,29 @@ TEST(JoinsChunks, WhereTheLongestMessageIsShort) {
   // Chunks of an all-reduce have a cache line each, but a message no more than the call.
   EXPECT_TRUE(joins("halving_doubling_all_reduce", Collective::kAllReduce, 8192, 1024,
                     {.in_memory = true}));
-  const JoinInput lines{.protocol = Protocol::kLL, .on_device = true};
+  const MessageInput lines{.protocol = Protocol::kLL, .on_device = true};
   EXPECT_FALSE(joins("bruck_all_gather", kGather, 8, 16, lines));
 }
 
-TEST(JoinsChunks, LongestMessageIsThatOfAllRanks) {
+TEST(MessageForm, LongestMessageIsThatOfAllRanks) {
+  const auto chunks = [](const char* name, int nranks, uint64_t count) {
+    PartitionInput call = input_of(Collective::kAllReduce, count, 4, 1, 4);
+    call.nranks = nranks;
+    return message_form_of({.algorithm = find_algorithm(name)}, call).chunks;
+  };
   // of 3 ranks only a left-over one and its partner have messages of 2 chunks
-  const Algorithm& halving = *find_algorithm("halving_doubling_all_reduce");
-  EXPECT_EQ(message_chunks_of(halving, 3, true), 2U);
-  EXPECT_EQ(message_chunks_of(halving, 3, false), 1U);
-  EXPECT_EQ(message_chunks_of(halving, 1, true), 1U);
-  EXPECT_EQ(message_chunks_of(*find_algorithm("ring_all_reduce"), 3, false), 1U);
+  EXPECT_EQ(chunks("halving_doubling_all_reduce", 3, 2), 2U);
+  EXPECT_EQ(chunks("halving_doubling_all_reduce", 3, kSlot), 1U) << "they go alone";
+  EXPECT_EQ(chunks("halving_doubling_all_reduce", 1, 2), 1U);
+  EXPECT_EQ(chunks("ring_all_reduce", 3, 2), 1U);
+}
+
+TEST(MessageForm, DividesTheLastLoopToTheElementOverANetworkOnly) {
+  const Algorithm* const bruck = find_algorithm("bruck_all_gather");
+  PartitionInput call = input_of(Collective::kAllGather, 2, 4, 1, 4);
+  call.nranks = 16;
+  EXPECT_TRUE(message_form_of({.algorithm = bruck}, call).evenly);
+  EXPECT_FALSE(message_form_of({.algorithm = bruck, .in_memory = true}, call).evenly);
 }
 
 TEST(MessageChannels, HaveLongPartsAndAtLeastOne) {

@@ -31,7 +31,7 @@ TEST(Simulate, TakesTheRoundsOfTheTableWhenBytesCostNothing) {
       job.costs.near.us_per_byte = job.costs.far.us_per_byte = 0;
       job.slot_bytes = 1 << 20;
       EXPECT_NEAR(time_of(job) / kAlpha,
-                  cost_of(*algorithm, {.nranks = nranks}, joins_chunks(job)).rounds, 1e-9)
+                  cost_of(*algorithm, {.nranks = nranks}, message_form_of(job).joins).rounds, 1e-9)
           << algorithm->name << " of " << nranks;
     }
   }
