@@ -39,24 +39,30 @@ TypeRange types_to(const System& system, NodeType to) {
   return range;
 }
 
-/// Whether the ranks form exactly two groups, each joined by NVLink inside and not to the other.
+/// Whether the ranks form exactly two groups, each joined by NVLink inside, directly or from one to
+/// the next, and not to the other.
 bool has_two_islands(const System& system) {
   const int ranks = system.count(NodeType::kGpu);
   std::vector<int> island(static_cast<size_t>(ranks), -1);
   int islands = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (island[static_cast<size_t>(rank)] >= 0) {
+  for (int first = 0; first < ranks; ++first) {
+    if (island[static_cast<size_t>(first)] >= 0) {
       continue;
     }
-    int members = 0;
-    for (int other = 0; other < ranks; ++other) {
-      if (system.path(NodeType::kGpu, rank, NodeType::kGpu, other).type <= PathType::kNvb) {
-        island[static_cast<size_t>(other)] = islands;
-        ++members;
+    std::vector<int> members = {first};
+    island[static_cast<size_t>(first)] = islands;
+    for (size_t at = 0; at < members.size(); ++at) {
+      for (int other = 0; other < ranks; ++other) {
+        int& of_other = island[static_cast<size_t>(other)];
+        if (of_other < 0 && system.path(NodeType::kGpu, members[at], NodeType::kGpu, other).type <=
+                                PathType::kNvb) {
+          of_other = islands;
+          members.push_back(other);
+        }
       }
     }
     islands += 1;
-    if (members < 2) {
+    if (members.size() < 2) {
       return false;
     }
   }

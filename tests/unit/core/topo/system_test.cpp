@@ -439,6 +439,31 @@ TEST(Search, OverheadOfIntelIsExactlyAFifth) {
   EXPECT_FLOAT_EQ(tree.intra_gb_per_s, 7);
 }
 
+/// GPU 2 has one NVLink, slower than its NIC and that of GPU 0: the two would use the network. But
+/// GPU 1, whose NIC is slow, holds all three together, so that there are no two islands of NVLink,
+/// between which a ring would need two channels.
+TEST(Search, NvlinkFromOneGpuToTheNextIsOneIsland) {
+  const auto socket = [](int rank, int nvlinks, int nic_lanes) {
+    return fmt::format(
+        R"(<pci busid="0000:{0}0:00.0" class="0x060400" link_speed="32.0 GT/s PCIe" )"
+        R"(link_width="16"><pci busid="0000:{0}1:00.0" class="0x030200" )"
+        R"(link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="{0}" sm="90" rank="{0}" gdr="1">)"
+        R"(<nvlink target="fffffff:ff:ff.0" count="{1}" tclass="0x068000"/></gpu></pci>)"
+        R"(<pci busid="0000:{0}2:00.0" class="0x020000" link_speed="32.0 GT/s PCIe" )"
+        R"(link_width="{2}"><nic><net dev="{0}" speed="800000" guid="{0}" gdr="1"/></nic></pci>)"
+        R"(</pci>)",
+        rank, nvlinks, nic_lanes);
+  };
+  const System system =
+      make(cpu(0, socket(0, 18, 16) + socket(1, 18, 1)) + cpu(1, socket(2, 1, 16)));
+  ASSERT_EQ(gpu_path(system, 0, 2), PathType::kNet);
+  ASSERT_EQ(gpu_path(system, 1, 2), PathType::kNvl);
+  for (const ChannelGraph& graph : {search_node(system, {}).ring, search_node(system, {}).tree}) {
+    EXPECT_EQ(graph.channels(), 1);
+    EXPECT_FLOAT_EQ(graph.intra_gb_per_s, 20);
+  }
+}
+
 TEST(Search, RailsWinOverAdaptersWithoutCrossNic) {
   TopoOptions options;
   options.cross_nic = 0;
