@@ -7,7 +7,14 @@
 
 namespace plexus {
 
-/// The programs that `algorithm` records for `nranks` ranks on one host, in rank order, channel 0.
-Result<ProgramFile> export_program(const Algorithm& algorithm, int nranks, int root);
+struct ExportInput {
+  int nranks = 2;
+  int root = 0;
+  bool joins = false;  // in the algorithm's form with messages of several chunks
+};
+
+/// The programs that `algorithm` records for so many ranks on one host, in rank order, channel 0.
+/// An Error says what cannot be exported.
+Result<ProgramFile> export_program(const Algorithm& algorithm, const ExportInput& input);
 
 }  // namespace plexus

@@ -28,8 +28,7 @@ namespace {
 
 struct ProgramOptions {
   std::string algorithm;
-  int nranks = 0;
-  int root = 0;
+  ExportInput exported;
   std::vector<std::string> files;
   std::string output = "-";
   std::string svg;
@@ -61,7 +60,7 @@ int run_export(const ProgramOptions& options) {
                              fmt::join(names, ", "), options.algorithm),
                         kExitUsage);
   }
-  const auto file = export_program(*algorithm, options.nranks, options.root);
+  const auto file = export_program(*algorithm, options.exported);
   return file.has_error()
              ? report_error(file.error(), kExitUsage)
              : report(write_output(options.output, format_program_json(file.value())), kExitUsage);
@@ -257,8 +256,11 @@ Command add_program_command(CLI::App& program) {
   exports->add_option("ALGO", options->algorithm, "as `plexus verify` names it")
       ->required()
       ->type_name("");
-  add_int(*exports, "--ranks", &options->nranks, {2, kFileRanksMax}, "number of ranks")->required();
-  add_int(*exports, "--root", &options->root, {0, kFileRanksMax - 1}, "root (default 0)");
+  ExportInput& exported = options->exported;
+  add_int(*exports, "--ranks", &exported.nranks, {2, kFileRanksMax}, "number of ranks")->required();
+  add_int(*exports, "--root", &exported.root, {0, kFileRanksMax - 1}, "root (default 0)");
+  exports->add_flag("--joined", exported.joins,
+                    "the form for short calls, whose messages carry several chunks");
   constexpr int kFilesMax = 100'000;
   CLI::App* const imports =
       add_file_command(*app, "import", "Prove a file and write it as JSON", *options, 1);

@@ -29,7 +29,7 @@ TEST(ProgramFile, IsProvedInBothFormsForEveryAlgorithmOfTheTable) {
   for (const Algorithm* const algorithm : exportable()) {
     for (const int nranks : {2, 5, 8}) {
       const int root = is_rooted(algorithm->collective) ? nranks - 1 : 0;
-      const auto exported = export_program(*algorithm, nranks, root);
+      const auto exported = export_program(*algorithm, {.nranks = nranks, .root = root});
       ASSERT_TRUE(exported.has_value()) << algorithm->name;
       const Verdict verdict = judge(format_program_json(exported.value()));
       EXPECT_EQ(verdict.refusal, "") << algorithm->name << " " << nranks;
@@ -37,6 +37,26 @@ TEST(ProgramFile, IsProvedInBothFormsForEveryAlgorithmOfTheTable) {
       EXPECT_EQ(verdict.proof.root, root) << algorithm->name;
     }
   }
+}
+
+TEST(ProgramFile, IsProvedWithMessagesOfSeveralChunksForEveryAlgorithmThatHasThem) {
+  int exports = 0;
+  for (const Algorithm* const algorithm : exportable()) {
+    for (const int nranks : {2, 6, 8, 33}) {
+      const auto exported = export_program(*algorithm, {.nranks = nranks, .joins = true});
+      ASSERT_EQ(exported.has_value(), algorithm->joined.rounds != nullptr) << algorithm->name;
+      if (exported.has_error()) {
+        EXPECT_THAT(exported.error().message(), HasSubstr("without --joined"));
+        continue;
+      }
+      ++exports;
+      const Verdict verdict = judge(format_program_json(exported.value()));
+      EXPECT_EQ(verdict.refusal, "") << algorithm->name << " " << nranks;
+      EXPECT_EQ(verdict.proof.unfit, "") << algorithm->name << " " << nranks;
+      EXPECT_EQ(verdict.proof.any().rounds, algorithm->joined.rounds(nranks)) << algorithm->name;
+    }
+  }
+  EXPECT_GE(exports, 6 * 4);
 }
 
 TEST(ProgramFile, IsTheSameAfterItWasWrittenAndRead) {
@@ -67,7 +87,7 @@ std::string name_of_defect(const testing::TestParamInfo<Defect>& defect) {
 class ProgramDefects : public testing::TestWithParam<Defect> {};
 
 TEST_P(ProgramDefects, AreRefusedInWords) {
-  const auto ring = export_program(*find_algorithm("ring_all_reduce"), 3, 0);
+  const auto ring = export_program(*find_algorithm("ring_all_reduce"), {.nranks = 3});
   ASSERT_TRUE(ring.has_value());
   const std::string text =
       replaced(format_program_json(ring.value()), GetParam().what, GetParam().by);
@@ -102,7 +122,7 @@ TEST(ProgramFile, SaysWhatAFileOfAnotherFormatIsBeforeItLooksAtMembers) {
 }
 
 TEST(ProgramFile, RefusesMoreMemoryThanAProofMayTake) {
-  const auto ring = export_program(*find_algorithm("ring_all_reduce"), 3, 0);
+  const auto ring = export_program(*find_algorithm("ring_all_reduce"), {.nranks = 3});
   ASSERT_TRUE(ring.has_value());
   std::string lanes;
   for (int lane = 0; lane < 2000; ++lane) {
