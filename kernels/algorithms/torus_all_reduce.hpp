@@ -4,7 +4,8 @@
 // all-reduce round the rings of the columns, all-gather round the rows. It moves the bytes of one
 // ring in far fewer steps. Rows and columns are as equal as the factors of nranks allow; a prime
 // number of ranks is one ring. Chunks per loop: nranks. Chunks sent per rank: 2(nranks-1). Steps:
-// 2(rows-1) in the columns; in the rows 2(columns-1) for every kTorusBatch of a row's chunks.
+// 2(rows-1) in the columns; in the rows 2(columns-1) for every kTorusBatch of a row's chunks, or
+// once where they travel in one message.
 #pragma once
 
 #include "kernels/algorithms/bruck.hpp"
@@ -72,19 +73,20 @@ struct TorusPlace {
 /// sums.
 template <class Prims>
 PLEXUS_HOST_DEVICE void torus_reduce_rows(Prims& prims, const TorusPlace& at, int first, int end) {
-  for (int row = first; row < end; ++row) {
-    prims.send(Buffer::kInput, at.torus.block(at.column_behind(1), row), at.row_next);
-  }
+  const int count = end - first;
+  message_of(prims, count, [&](int i) {
+    prims.send(Buffer::kInput, at.torus.block(at.column_behind(1), first + i), at.row_next);
+  });
   for (int step = 2; step < at.torus.columns; ++step) {
-    for (int row = first; row < end; ++row) {
+    message_of(prims, count, [&](int i) {
       prims.recv_reduce_send(at.row_prev, Buffer::kInput,
-                             at.torus.block(at.column_behind(step), row), at.row_next);
-    }
+                             at.torus.block(at.column_behind(step), first + i), at.row_next);
+    });
   }
-  for (int row = first; row < end; ++row) {
+  message_of(prims, count, [&](int i) {
     prims.recv_reduce_copy(at.row_prev, Buffer::kInput, Buffer::kOutput,
-                           at.torus.block(at.column, row), Complete::kNo);
-  }
+                           at.torus.block(at.column, first + i), Complete::kNo);
+  });
 }
 
 template <class Prims>
@@ -107,27 +109,31 @@ PLEXUS_HOST_DEVICE void torus_reduce_column(Prims& prims, const TorusPlace& at, 
 template <class Prims>
 PLEXUS_HOST_DEVICE void torus_gather_rows(Prims& prims, const TorusPlace& at, int first, int end) {
   const int columns = at.torus.columns;
-  for (int row = first; row < end; ++row) {
-    prims.send(Buffer::kOutput, at.torus.block(at.column, row), at.row_next);
-  }
+  const int count = end - first;
+  message_of(prims, count, [&](int i) {
+    prims.send(Buffer::kOutput, at.torus.block(at.column, first + i), at.row_next);
+  });
   for (int step = 1; step < columns - 1; ++step) {
-    for (int row = first; row < end; ++row) {
+    message_of(prims, count, [&](int i) {
       prims.recv_copy_send(at.row_prev, Buffer::kOutput,
-                           at.torus.block(at.column_behind(step), row), at.row_next);
-    }
+                           at.torus.block(at.column_behind(step), first + i), at.row_next);
+    });
   }
-  for (int row = first; row < end; ++row) {
-    prims.recv(at.row_prev, Buffer::kOutput, at.torus.block(at.column_behind(columns - 1), row));
-  }
+  message_of(prims, count, [&](int i) {
+    prims.recv(at.row_prev, Buffer::kOutput,
+               at.torus.block(at.column_behind(columns - 1), first + i));
+  });
 }
 
 template <class Prims>
 PLEXUS_HOST_DEVICE void torus_all_reduce(Prims& prims, const RingView& ring) {
   const TorusPlace at = TorusPlace::of(ring);
   const bool is_ring = at.torus.columns == 1;
+  const int rows = at.torus.rows;
+  const int batch = prims.joins() ? rows : kTorusBatch;
   const auto for_batches = [&](const auto& use) {
-    for (int row = 0; row < at.torus.rows && !is_ring; row += kTorusBatch) {
-      use(row, row + kTorusBatch < at.torus.rows ? row + kTorusBatch : at.torus.rows);
+    for (int row = 0; row < rows && !is_ring; row += batch) {
+      use(row, row + batch < rows ? row + batch : rows);
     }
   };
   for_batches([&](int first, int end) { torus_reduce_rows(prims, at, first, end); });

@@ -234,13 +234,25 @@ Program record_tree_broadcast(const RecordInput& in) {
 Program record_binomial_reduce(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { binomial_reduce(prims, view_of(in), in.root); });
 }
+/// All ranks divide a call alike, whatever of the scratch memory of others each needs.
+Program with_scratch(Program program, int chunks) {
+  program.scratch_chunks = chunks;
+  return program;
+}
+int binomial_scratch(const RecordInput& in) {
+  return in.joins ? largest_subtree(ranks_of(in)) - 1 : 0;
+}
 Program record_binomial_gather(const RecordInput& in) {
-  return record_with(in, ranks_of(in),
-                     [&](auto& prims) { binomial_gather(prims, view_of(in), in.root); });
+  return with_scratch(
+      record_with(in, ranks_of(in),
+                  [&](auto& prims) { binomial_gather(prims, view_of(in), in.root); }),
+      binomial_scratch(in));
 }
 Program record_binomial_scatter(const RecordInput& in) {
-  return record_with(in, ranks_of(in),
-                     [&](auto& prims) { binomial_scatter(prims, view_of(in), in.root); });
+  return with_scratch(
+      record_with(in, ranks_of(in),
+                  [&](auto& prims) { binomial_scatter(prims, view_of(in), in.root); }),
+      binomial_scratch(in));
 }
 Program record_ring_all_gather(const RecordInput& in) {
   return record_with(in, ranks_of(in), [&](auto& prims) { ring_all_gather(prims, view_of(in)); });
@@ -417,8 +429,9 @@ constexpr Algorithm kAlgorithms[] = {
             record_butterfly_all_reduce<SwingPeers>, butterfly_rounds, butterfly_chunks,
             butterfly_in_all, butterfly_reduced, butterfly_width},
            {butterfly_rounds, butterfly_message}),
-    {"torus_all_reduce", "torus", Collective::kAllReduce, record_torus_all_reduce, torus_rounds,
-     twice_others, all_twice_others, others, all},
+    joined({"torus_all_reduce", "torus", Collective::kAllReduce, record_torus_all_reduce,
+            torus_rounds, twice_others, all_twice_others, others, all},
+           {torus_joined_rounds, torus_message}),
     with_one_lane({"two_shot_all_reduce", "twoshot", Collective::kAllReduce,
                    record_two_shot_all_reduce, two, twice_others, all_twice_others, others, all,
                    kOperandsMax, 1, true}),
@@ -473,12 +486,14 @@ constexpr Algorithm kAlgorithms[] = {
            {log2_up, bruck_all_to_all_message}),
     {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, others,
      others_in_all, zero, all},
-    {"binomial_gather", "binomial", Collective::kGather, record_binomial_gather, binomial_rounds,
-     others, binomial_hops, zero, all},
+    joined({"binomial_gather", "binomial", Collective::kGather, record_binomial_gather,
+            binomial_rounds, others, binomial_hops, zero, all},
+           {binomial_rounds, largest_subtree}),
     {"direct_scatter", "pairwise", Collective::kScatter, record_direct_scatter, one, others,
      others_in_all, zero, all},
-    {"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter, binomial_rounds,
-     others, binomial_hops, zero, all},
+    joined({"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter,
+            binomial_rounds, others, binomial_hops, zero, all},
+           {binomial_rounds, largest_subtree}),
     hierarchical("hierarchical_all_reduce", Collective::kAllReduce, record_hierarchical_all_reduce),
     hierarchical("dc_pairs_all_reduce",
                  Collective::kAllReduce,

@@ -126,6 +126,14 @@ inline int torus_rounds(int nranks) {
   return 2 * (torus.rows - 1) +
          2 * (torus.columns - 1) * ((torus.rows + kTorusBatch - 1) / kTorusBatch);
 }
+inline int torus_joined_rounds(int nranks) {
+  const Torus torus = Torus::of(nranks);
+  return 2 * (torus.rows - 1) + 2 * (torus.columns - 1);
+}
+inline int torus_message(int nranks) {
+  const Torus torus = Torus::of(nranks);
+  return torus.columns == 1 ? 1 : torus.rows;
+}
 inline int pat_reduce_scatter_rounds(int nranks) {
   int rounds = 0;
   for (int distance = 1; distance < nranks; distance *= 2) {

@@ -144,12 +144,15 @@ Subject make_subject(Random& random) {
     nodes.push_back(random.between(1, nranks - 1));
   }
   const int heads_most = std::min(nodes.back(), nranks - nodes.back());
+  const bool joins = algorithm.joined.rounds != nullptr && random.below(2) == 0;
+  subject.name += joins ? ", joined" : "";
   for (int rank = 0; rank < nranks; ++rank) {
     subject.programs.push_back(algorithm.record({.rank = rank,
                                                  .ring = ring,
                                                  .root = root,
                                                  .nodes = nodes,
-                                                 .heads = std::min(2, std::max(heads_most, 1))}));
+                                                 .heads = std::min(2, std::max(heads_most, 1)),
+                                                 .joins = joins}));
   }
   subject.networks = algorithm.network_cost != nullptr ? count_networks(subject.programs) : 0;
   return subject;
@@ -317,6 +320,10 @@ bool change_after(const Place& place) {
   }
   return had;
 }
+bool change_message(const Place& place) {
+  place.step().with_next = !place.step().with_next;
+  return true;
+}
 bool peer_mapped_more(const Place& place) { return !std::exchange(place.step().by_address, true); }
 struct Kind {
   const char* name;
@@ -338,6 +345,7 @@ constexpr Kind kKinds[] = {{"drop a step", drop_step},
                            {"change own_position", change_own_position},
                            {"drop after", drop_after},
                            {"change after", change_after},
+                           {"change a message", change_message},
                            {"by_address", peer_mapped_more}};
 
 /// Empty: rejected, or the kind does not apply here; else a description of the surviving mutation.
