@@ -9,7 +9,9 @@
 // Halving and doubling (Rabenseifner, "Optimization of collective reduction operations", 2004): a
 // reduce-scatter in which each exchange halves what is left, then an all-gather in reverse order.
 // Chunks per loop: p. Steps: 2 log2(p), plus 2 with left-over ranks. Chunks sent: 2(p-1), plus p by
-// the partner of a left-over rank.
+// the partner of a left-over rank. The first exchange, of most bytes, is with the farthest place,
+// or, in the second order, with the nearest one: of r ranks a host, numbered host by host, each
+// then sends only 2(p/r - 1) of its chunks to other hosts.
 //
 // Swing (De Sensi et al., "Swing: short-cutting rings for higher bandwidth allreduce", NSDI 2024):
 // halving and doubling with partners that are near on a ring or torus: 1, 1, 3, 5, 11, ... places
@@ -44,6 +46,15 @@ struct HalvingPeers {
   int p;
   PLEXUS_HOST_DEVICE constexpr int operator()(int place, int step) const {
     return place ^ (p >> (step + 1));
+  }
+};
+
+/// Partners at distance 1, 2, ..., p/2. After step s a place holds the blocks of the places that
+/// share its last s+1 bits.
+struct NearHalvingPeers {
+  int p;
+  PLEXUS_HOST_DEVICE constexpr int operator()(int place, int step) const {
+    return place ^ (1 << step);
   }
 };
 
@@ -111,6 +122,17 @@ PLEXUS_HOST_DEVICE void for_each_block(
   for (int block = place & ~(count - 1), end = block + count; block < end; ++block) {
     use(block);
   }
+}
+
+/// Blocks are numbered by the bits of their place in reverse, for the same reason.
+template <class Use>
+PLEXUS_HOST_DEVICE void for_each_block(
+    const NearHalvingPeers& peers, int steps, int place, int step, const Use& use) {
+  int reversed = 0;
+  for (int bit = 0; bit < steps; ++bit) {
+    reversed |= (place >> bit & 1) << (steps - 1 - bit);
+  }
+  for_each_block(HalvingPeers{peers.p}, steps, reversed, step, use);
 }
 
 /// Lane 0 sends and lane 1 receives; the sends of a step wait for the receives of the previous

@@ -18,7 +18,7 @@ class TunerResearch(job.Test):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.policy = self.folder / "policy.csv"
-        self.policy.write_text("all_reduce,0,65536,2,1024,doubling,1\nall_reduce,1048576,16777216,32,1024,torus,1\n")
+        self.policy.write_text("all_reduce,0,65536,2,1024,doubling,1\nall_reduce,1048576,16777216,32,1024,nearhalving,1\n")
         self.csv = {"CSV_TUNER_FILE": self.policy, "PLEXUS_PLUGIN_PATH": EXAMPLES}
 
     def sim(self, *arguments, **environment):

@@ -303,7 +303,8 @@ std::vector<Case> algorithm_cases() {
   for (const char* const algorithms :
        {"allreduce:tree;broadcast:binomial;reduce:binomial;allgather:bruck;reducescatter:pat;"
         "alltoall:bruck;gather:binomial;scatter:binomial",
-        "allreduce:doubling;allgather:pat;broadcast:tree", "allreduce:halving", "allreduce:swing",
+        "allreduce:doubling;allgather:pat;broadcast:tree", "allreduce:halving",
+        "allreduce:nearhalving", "allreduce:swing",
         "allreduce:hierarchical;broadcast:hierarchical;reduce:hierarchical;"
         "allgather:hierarchical;reducescatter:hierarchical;alltoall:hierarchical",
         "allreduce:dcpairs", "allreduce:torus", "allreduce:twoshot",

@@ -40,6 +40,18 @@ TEST(FabricSim, GivesAFlowMoreWhenAnotherOneEnds) {
   EXPECT_LT(time_us, 2 * 4 + 4 * 8000 / kBytesPerUs);
 }
 
+/// 16 hosts of 8 ranks below switches with one uplink each: the order that begins with the nearest
+/// rank sends 30 of a rank's 254 chunks to other hosts, the other one 240.
+TEST(FabricSim, HalvesNearestFirstBecauseUplinksAreNarrow) {
+  const Fabric fabric =
+      fabric_of("dc a fat-tree nodes=16 children=4,4 parents=1,1 gbit_per_s=80 latency_us=1\n");
+  const auto time_us = [&](const char* algorithm) {
+    return run(make_network(job_on_fabric(algorithm, 128, 8, 1 << 18)), &fabric).time_us;
+  };
+  EXPECT_LT(time_us("near_halving_all_reduce"), time_us("halving_doubling_all_reduce") / 4);
+  EXPECT_LT(time_us("near_halving_all_reduce"), time_us("swing_all_reduce"));
+}
+
 TEST(FabricSim, IsDeterministic) {
   const Fabric fabric =
       fabric_of("dc a fat-tree nodes=16 children=4,4 parents=1,4 gbit_per_s=80 latency_us=1\n");
