@@ -6,6 +6,11 @@
 // plus 1 or 2 with left-over ranks. Chunks sent: log2(p), plus 1 by the partner of a left-over
 // rank.
 //
+// Recursive quadrupling (Ruefenacht et al., "Generalisation of recursive doubling for AllReduce",
+// 2017): as doubling, by exchanges among four, and one between two where log2(p) is odd. Steps:
+// log4(p), rounded up, plus 1 or 2 with left-over ranks. Chunks sent: 3 for each exchange among
+// four, 1 for that between two, plus 1 by the partner of a left-over rank.
+//
 // Halving and doubling (Rabenseifner, "Optimization of collective reduction operations", 2004): a
 // reduce-scatter in which each exchange halves what is left, then an all-gather in reverse order.
 // Chunks per loop: p. Steps: 2 log2(p), plus 2 with left-over ranks. Chunks sent: 2(p-1), plus p by
@@ -73,8 +78,26 @@ struct SwingPeers {
   }
 };
 
-template <class Prims>
-PLEXUS_HOST_DEVICE void recursive_doubling_all_reduce(Prims& prims, const RingView& ring) {
+/// The other three of the four places that differ in two bits only.
+struct OthersOfFour {
+  RingView ring;
+  int place;
+  int bit;  // the lower one
+
+  [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int size() { return 3; }
+  PLEXUS_HOST_DEVICE int operator[](int index) const {
+    const int other = index < own_position() ? index : index + 1;
+    return ring.at((place & ~(3 << bit)) | other << bit);
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE int own_position() const { return place >> bit & 3; }
+};
+
+/// Calls `exchange(held, fly)` of the places that take part: all combine their messages, which lie
+/// in `held`, in the output.
+template <class Prims, class Exchange>
+PLEXUS_HOST_DEVICE void whole_message_all_reduce(Prims& prims,
+                                                 const RingView& ring,
+                                                 const Exchange& exchange) {
   const Butterfly fly = Butterfly::of(ring.nranks);
   const int place = ring.position;
   if (place >= fly.p) {
@@ -88,17 +111,49 @@ PLEXUS_HOST_DEVICE void recursive_doubling_all_reduce(Prims& prims, const RingVi
     prims.recv_reduce_copy(ring.at(place + fly.p), held, Buffer::kOutput, 0, Complete::kNo);
     held = Buffer::kOutput;
   }
-  for (int step = 0; step < fly.steps; ++step) {
-    const int other = place ^ (1 << step);
-    // By bytes, because the next verb overwrites what is sent.
-    prims.send(held, 0, ring.at(other), ByAddress::kNo);
-    prims.recv_reduce_copy(Partner{ring.at(other), other < place}, held, Buffer::kOutput, 0,
-                           step + 1 == fly.steps ? Complete::kYes : Complete::kNo);
-    held = Buffer::kOutput;
-  }
+  exchange(held, fly);
   if (place < fly.left_over) {
     prims.send(Buffer::kOutput, 0, ring.at(place + fly.p));
   }
+}
+
+/// An exchange of whole messages with the peers `to`. They are sent by bytes, because the next verb
+/// overwrites what is sent.
+template <class Prims, class To, class From>
+PLEXUS_HOST_DEVICE void exchange_message(
+    Prims& prims, const To& to, const From& from, Buffer held, bool is_last) {
+  prims.send(held, 0, to, ByAddress::kNo);
+  prims.recv_reduce_copy(from, held, Buffer::kOutput, 0, is_last ? Complete::kYes : Complete::kNo);
+}
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void recursive_doubling_all_reduce(Prims& prims, const RingView& ring) {
+  whole_message_all_reduce(prims, ring, [&](Buffer held, const Butterfly& fly) {
+    for (int step = 0; step < fly.steps; ++step) {
+      const int other = ring.position ^ (1 << step);
+      exchange_message(prims, OnePeer(ring.at(other)),
+                       Partner{ring.at(other), other < ring.position},
+                       step == 0 ? held : Buffer::kOutput, step + 1 == fly.steps);
+    }
+  });
+}
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void recursive_quadrupling_all_reduce(Prims& prims, const RingView& ring) {
+  whole_message_all_reduce(prims, ring, [&](Buffer held, const Butterfly& fly) {
+    int bit = 0;
+    if (fly.steps % 2 == 1) {
+      const int other = ring.position ^ 1;
+      exchange_message(prims, OnePeer(ring.at(other)),
+                       Partner{ring.at(other), other < ring.position}, held, fly.steps == 1);
+      bit = 1;
+    }
+    for (; bit < fly.steps; bit += 2) {
+      const OthersOfFour others{ring, ring.position, bit};
+      exchange_message(prims, others, others, bit == 0 ? held : Buffer::kOutput,
+                       bit + 2 == fly.steps);
+    }
+  });
 }
 
 /// Calls `use(block)` for the blocks that reach `place` in exchanges `step` and later, in the same

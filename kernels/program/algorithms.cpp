@@ -196,6 +196,10 @@ Program record_recursive_doubling_all_reduce(const RecordInput& in) {
   return record_with(in, 1,
                      [&](auto& prims) { recursive_doubling_all_reduce(prims, view_of(in)); });
 }
+Program record_recursive_quadrupling_all_reduce(const RecordInput& in) {
+  return record_with(in, 1,
+                     [&](auto& prims) { recursive_quadrupling_all_reduce(prims, view_of(in)); });
+}
 template <class Peers>
 Program record_butterfly_all_reduce(const RecordInput& in) {
   return record_with(in, Butterfly::of(ranks_of(in)).p,
@@ -421,6 +425,9 @@ constexpr Algorithm kAlgorithms[] = {
     with_one_lane({"recursive_doubling_all_reduce", "doubling", Collective::kAllReduce,
                    record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks,
                    doubling_in_all, doubling_chunks, one}),
+    with_one_lane({"recursive_quadrupling_all_reduce", "quadrupling", Collective::kAllReduce,
+                   record_recursive_quadrupling_all_reduce, quadrupling_rounds, quadrupling_chunks,
+                   quadrupling_in_all, quadrupling_chunks, one}),
     joined({"halving_doubling_all_reduce", "halving", Collective::kAllReduce,
             record_butterfly_all_reduce<HalvingPeers>, butterfly_rounds, butterfly_chunks,
             butterfly_in_all, butterfly_reduced, butterfly_width},

@@ -79,6 +79,16 @@ inline int doubling_chunks(int nranks) {
   const Butterfly fly = Butterfly::of(nranks);
   return fly.steps + (fly.left_over > 0 ? 1 : 0);
 }
+/// As of doubling. Places whose digits to base four all differ begin at a quarter of p.
+inline int quadrupling_rounds(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return (fly.steps + 1) / 2 + (fly.left_over > 0 ? 1 : 0) +
+         (fly.p >= 4 && 4 * fly.left_over > fly.p ? 1 : 0);
+}
+inline int quadrupling_chunks(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return fly.steps / 2 * 3 + fly.steps % 2 + (fly.left_over > 0 ? 1 : 0);
+}
 inline int butterfly_rounds(int nranks) {
   const Butterfly fly = Butterfly::of(nranks);
   return 2 * fly.steps + (fly.left_over > 0 ? 2 : 0);
@@ -184,6 +194,10 @@ constexpr int64_t bidirectional_in_all(int nranks) { return 2 * all_twice_others
 inline int64_t doubling_in_all(int nranks) {
   const Butterfly fly = Butterfly::of(nranks);
   return int64_t{fly.p} * fly.steps + 2 * int64_t{fly.left_over};
+}
+inline int64_t quadrupling_in_all(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return int64_t{fly.p} * (fly.steps / 2 * 3 + fly.steps % 2) + 2 * int64_t{fly.left_over};
 }
 inline int64_t butterfly_in_all(int nranks) {
   const Butterfly fly = Butterfly::of(nranks);

@@ -71,7 +71,7 @@ class TopologyTest(job.Test):
             with self.subTest(collective):
                 self.run_on_hosts(["a", "b", "b", "a", "b"], collective, "-b", "4", "-e", "64K", "-f", "16", "-n", "1",
                                   NCCL_DEBUG="WARN")
-        for algorithm in ["tree", "doubling", "halving", "nearhalving", "swing", "torus", "biring"]:
+        for algorithm in ["tree", "doubling", "quadrupling", "halving", "nearhalving", "swing", "torus", "biring"]:
             with self.subTest(algorithm):
                 self.run_on_hosts(["a", "b", "b", "a", "b"], "all_reduce", "-b", "4", "-e", "64K", "-f", "16", "-n", "1",
                                   NCCL_DEBUG="WARN", NCCL_ALGO=f"allreduce:{algorithm}", NCCL_MIN_NCHANNELS="2")

@@ -304,7 +304,7 @@ std::vector<Case> algorithm_cases() {
        {"allreduce:tree;broadcast:binomial;reduce:binomial;allgather:bruck;reducescatter:pat;"
         "alltoall:bruck;gather:binomial;scatter:binomial",
         "allreduce:doubling;allgather:pat;broadcast:tree", "allreduce:halving",
-        "allreduce:nearhalving", "allreduce:swing",
+        "allreduce:quadrupling", "allreduce:nearhalving", "allreduce:swing",
         "allreduce:hierarchical;broadcast:hierarchical;reduce:hierarchical;"
         "allgather:hierarchical;reducescatter:hierarchical;alltoall:hierarchical",
         "allreduce:dcpairs", "allreduce:torus", "allreduce:twoshot",

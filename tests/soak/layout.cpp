@@ -16,8 +16,8 @@ struct Algorithms {
 const std::vector<Algorithms>& algorithms() {
   static const std::vector<Algorithms> kAlgorithms = {
       {"allreduce",
-       {"ring", "biring", "tree", "doubling", "halving", "nearhalving", "swing", "torus", "twoshot",
-        "allpairs"}},
+       {"ring", "biring", "tree", "doubling", "quadrupling", "halving", "nearhalving", "swing",
+        "torus", "twoshot", "allpairs"}},
       {"broadcast", {"ring", "binomial", "tree", "allpairs"}},
       {"reduce", {"ring", "binomial", "allpairs"}},
       {"allgather", {"ring", "biring", "bruck", "pat", "allpairs"}},

@@ -111,7 +111,8 @@ struct Subject {
   }
   /// Whether more than one rank computes the values that a step computes.
   [[nodiscard]] bool computes_everywhere() const {
-    return name == "all_pairs_all_reduce" || name == "dc_pairs_all_reduce";
+    return name == "all_pairs_all_reduce" || name == "dc_pairs_all_reduce" ||
+           name == "recursive_quadrupling_all_reduce";
   }
   /// With two passes round one ring, the last steps of the first pass may follow the first steps of
   /// the second.
