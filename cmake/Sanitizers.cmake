@@ -2,7 +2,8 @@
 # `plexus::sanitizers`: run-time checkers for the whole build, chosen by PLEXUS_SANITIZE, plus
 # coverage counting (PLEXUS_COVERAGE) and the instrumentation that libFuzzer needs (PLEXUS_FUZZ).
 # PLEXUS_RESOLVE_ALL is the link option by which a shared library must find all its symbols;
-# PLEXUS_SANITIZER_ENVIRONMENT goes to every test, PLEXUS_FORK_ENVIRONMENT to those that fork;
+# PLEXUS_SANITIZER_ENVIRONMENT goes to every test, PLEXUS_FORK_ENVIRONMENT to those that fork,
+# PLEXUS_EXIT_ENVIRONMENT to those that end without destroying what they made;
 # PLEXUS_TEST_TIME_FACTOR stretches their time limits.
 
 include_guard(GLOBAL)
@@ -13,6 +14,7 @@ add_library(plexus::sanitizers ALIAS plexus_sanitizers)
 set(PLEXUS_SANITIZE "" CACHE STRING "address, undefined, thread, or several joined by commas")
 set(PLEXUS_SANITIZER_ENVIRONMENT "")
 set(PLEXUS_FORK_ENVIRONMENT "")
+set(PLEXUS_EXIT_ENVIRONMENT "")
 set(PLEXUS_TEST_TIME_FACTOR 1)
 set(PLEXUS_RESOLVE_ALL "LINKER:-z,defs")
 set(sanitizers "${PLEXUS_SANITIZE}")
@@ -52,6 +54,7 @@ if(sanitizers)
     list(APPEND PLEXUS_SANITIZER_ENVIRONMENT "TSAN_OPTIONS=${tsan_options}")
     # Threads in the child of a process with threads: ThreadSanitizer asks for leave.
     set(PLEXUS_FORK_ENVIRONMENT "TSAN_OPTIONS=${tsan_options}:die_after_fork=0")
+    set(PLEXUS_EXIT_ENVIRONMENT "TSAN_OPTIONS=${tsan_options}:report_thread_leaks=0")
   endif()
 endif()
 
