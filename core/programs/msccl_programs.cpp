@@ -248,6 +248,9 @@ class Resolver {
     if (in_place_) {
       add_missing_copies();
     }
+    if (collective_ == Collective::kReduce) {
+      leave_output_to_root();
+    }
     for (Program& program : programs_) {
       program.scratch_chunks = scratch_chunks_;
     }
@@ -377,13 +380,60 @@ class Resolver {
           lane.rank, lane.lane, lane.next, raw.target_chunk);
       return false;
     }
-    Cell& cell = cells_[static_cast<size_t>(lane.rank)][place];
+    step.target_chunk = scratch_for(lane.rank, place);
+    return true;
+  }
+
+  /// The chunk of scratch that stands for a cell of the caller's buffer.
+  int scratch_for(int rank, size_t place) {
+    Cell& cell = cells_[static_cast<size_t>(rank)][place];
     if (cell.scratch < 0) {
-      cell.scratch = file_scratch_chunks_ + stored_[static_cast<size_t>(lane.rank)]++;
+      cell.scratch = file_scratch_chunks_ + stored_[static_cast<size_t>(rank)]++;
       scratch_chunks_ = std::max(scratch_chunks_, cell.scratch + 1);
     }
-    step.target_chunk = cell.scratch;
-    return true;
+    return cell.scratch;
+  }
+
+  /// The file of a reduce does not say its root: it is the rank that ends with the sums. Only that
+  /// one has an output, so that what others store in theirs, or in place, goes to scratch.
+  void leave_output_to_root() {
+    const int root = find_rank_with_sums();
+    for (Program& program : programs_) {
+      for (Lane& lane : program.lanes) {
+        for (Step& step : lane.steps) {
+          if (program.rank != root) {
+            move_to_scratch(program.rank, step.source, step.source_chunk);
+            move_to_scratch(program.rank, step.target, step.target_chunk);
+          }
+        }
+      }
+    }
+  }
+
+  void move_to_scratch(int rank, Buffer& buffer, int& chunk) {
+    if (buffer == Buffer::kOutput) {
+      buffer = Buffer::kScratch;
+      chunk = scratch_for(rank, place_of(rank, Buffer::kOutput, chunk));
+    }
+  }
+
+  /// The first of those that have most of the sums where the output is.
+  int find_rank_with_sums() {
+    int first = 0;
+    int most = 0;
+    for (int rank = 0; rank < nranks_; ++rank) {
+      int sums = 0;
+      for (int chunk = 0; chunk < chunks_; ++chunk) {
+        const auto place = place_of(rank, Buffer::kOutput, chunk);
+        const uint32_t value = cells_[static_cast<size_t>(rank)][place].value;
+        sums += value != Expressions::kUndefined && expressions_.find_whole_block(value) == chunk;
+      }
+      if (sums > most) {
+        first = rank;
+        most = sums;
+      }
+    }
+    return first;
   }
 
   /// The value of both, and whether it is complete with this step.

@@ -11,7 +11,7 @@ import job
 SAMPLES = pathlib.Path(__file__).parents[1] / "unit/core/programs/msccl"
 RIGHT = ["allpairs-allreduce-4", "chain-reduce-3", "chain-reduce-scatter-in-place-4", "direct-reduce-scatter-3",
          "doubling-allgather-4", "hierarchical-alltoall-2x2", "ring-allreduce-4", "stalls-exchange-2",
-         "swap-reduce-scatter-in-place-2", "tree-broadcast-6"]
+         "swap-reduce-scatter-in-place-2", "tree-broadcast-6", "tree-reduce-in-place-4"]
 
 
 class Program(job.Test):
@@ -29,7 +29,7 @@ class Program(job.Test):
     def test_samples_get_their_verdict(self):
         files = sorted(SAMPLES.glob("*.xml"))
         verdicts = json.loads(self.program("verify", *files, "--json", "-", exit_code=1).stdout)
-        self.assertEqual(len(verdicts), 15)
+        self.assertEqual(len(verdicts), 16)
         proved = [pathlib.Path(row["file"]).stem for row in verdicts if row["proved"]]
         self.assertEqual(proved, RIGHT)
         for row in verdicts:
@@ -68,7 +68,8 @@ class Program(job.Test):
 
     def test_proved_files_run_on_real_ranks(self):
         for sample, mode in [("ring-allreduce-4", "threads"), ("doubling-allgather-4", "single"), ("tree-broadcast-6", "single"),
-                             ("hierarchical-alltoall-2x2", "procs"), ("chain-reduce-scatter-in-place-4", "threads")]:
+                             ("hierarchical-alltoall-2x2", "procs"), ("chain-reduce-scatter-in-place-4", "threads"),
+                             ("tree-reduce-in-place-4", "procs")]:
             with self.subTest(sample):
                 ended = self.program("run", SAMPLES / f"{sample}.xml", "-b", "1K", "-e", "70K", "-f", 8, "-n", 2, "-w", 0,
                                      "--mode", mode, *job.limit(50), "--json", "-")

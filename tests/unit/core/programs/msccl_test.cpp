@@ -45,6 +45,7 @@ INSTANTIATE_TEST_SUITE_P(All,
                                          Proved{"chain-reduce-3", 2, 1},
                                          Proved{"chain-reduce-scatter-in-place-4", 0, 1},
                                          Proved{"swap-reduce-scatter-in-place-2", 0, 1},
+                                         Proved{"tree-reduce-in-place-4", 1, 1},
                                          Proved{"stalls-exchange-2", 0, 1}));
 
 TEST(Msccl, RefusesAContributionThatComesTwice) {
@@ -167,6 +168,9 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"in_place_wrong", "chain-reduce-scatter-in-place-4",
                "type=\"rrc\" srcbuf=\"i\" srcoff=\"4\"", "type=\"rrc\" srcbuf=\"i\" srcoff=\"2\"",
                "holds contributions to chunk 2 and to chunk 4"},
+        Defect{"reduce_lacks_a_rank", "tree-reduce-in-place-4",
+               "type=\"re\" srcbuf=\"s\" srcoff=\"0\" dstbuf=\"i\" dstoff=\"0\"",
+               "type=\"re\" srcbuf=\"s\" srcoff=\"0\" dstbuf=\"s\" dstoff=\"0\"", "output chunk 0"},
         Defect{"own_block", kPairs, "depid=\"3\" deps=\"5\"", "depid=\"0\" deps=\"1\"",
                "output chunk 0"},
         Defect{"free_nop", kPairs, "cnt=\"0\" depid=\"0\" deps=\"1\"",
@@ -202,6 +206,29 @@ TEST(Msccl, SumsOfAReduceScatterInPlaceGoToScratchOutsideOfTheOwnShare) {
   const Step& sent = program.lanes[0].steps[4];
   EXPECT_EQ(sent.source, Buffer::kScratch);
   EXPECT_EQ(sent.source_chunk, 1);
+}
+
+TEST(Msccl, PartialSumsOfAReduceGoToScratchExceptAtTheRoot) {
+  auto file = parse_program_file(sample("tree-reduce-in-place-4"));
+  ASSERT_TRUE(file.has_value());
+  for (const Program& program : file.value().programs) {
+    EXPECT_EQ(program.scratch_chunks, 2);  // the file's, and the chunk that a rank stores in
+    for (const Lane& lane : program.lanes) {
+      for (const Step& step : lane.steps) {
+        EXPECT_TRUE(program.rank == 1 || step.target != Buffer::kOutput);
+        EXPECT_TRUE(program.rank == 1 || step.source != Buffer::kOutput);
+      }
+    }
+  }
+}
+
+TEST(Msccl, AReduceOutOfPlaceMayStoreInOutputsThatItsRanksDoNotHave) {
+  const Verdict verdict =
+      judge(replaced(sample("chain-reduce-3"), R"(type="rrs" srcbuf="i" srcoff="0" dstbuf="i")",
+                     R"(type="rrcs" srcbuf="i" srcoff="0" dstbuf="o")"));
+  EXPECT_EQ(verdict.refusal, "");
+  EXPECT_EQ(verdict.proof.root, 2);
+  EXPECT_EQ(verdict.proof.unfit, "");
 }
 
 TEST(Msccl, CopiesWhatIsInItsPlaceAlreadyForCallsOutOfPlace) {
