@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "guest/assert.hpp"
-#include "plugins/net-ofi/parking.hpp"
 
 namespace plexus::net_ofi {
 namespace {
@@ -207,6 +206,7 @@ Result<void> Channel::meet(const WireGreeting& peer) {
   is_peer_inside_ =
       peer.process.host_id == here_.host_id && peer.process.process_id == here_.process_id;
   is_met_ = true;
+  greeted_.reset();
   return ok();
 }
 
@@ -463,10 +463,11 @@ void Channel::close(uint64_t count) noexcept {
   const bool is_known_elsewhere = is_met_ && !is_peer_inside_;
   const bool is_unknown = !is_met_ && !has_called_;
   if (is_shared_memory() && !is_known_elsewhere && !is_unknown) {
-    park(nonce_, link_->release());
+    park(nonce_, link_->release(), greeted_);
   } else if (!is_first) {
     link_->close();
   }
+  greeted_.reset();
   operations_.clear();
 }
 

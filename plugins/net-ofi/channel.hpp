@@ -17,6 +17,7 @@
 
 #include "plugins/net-ofi/endpoint.hpp"
 #include "plugins/net-ofi/link.hpp"
+#include "plugins/net-ofi/parking.hpp"
 #include "plugins/net-ofi/peer.hpp"
 #include "plugins/support/log.hpp"
 
@@ -75,6 +76,13 @@ class Channel final : private Link::Member {
   [[nodiscard]] bool is_greeting_sent() const noexcept { return greeting_state_ == Sending::kSent; }
   /// Allows the greeting to be sent again.
   void forget_greeting() noexcept { greeting_state_ = Sending::kNot; }
+  /// The listener that is greeted, if it is in this process: its endpoint stays open until it has
+  /// answered, or this channel closes.
+  void keep_open(std::shared_ptr<ListenEnd> listener) noexcept { greeted_ = std::move(listener); }
+  /// That listener has ended before it answered.
+  [[nodiscard]] bool is_deserted() const noexcept {
+    return greeted_ != nullptr && greeted_->has_ended.load();
+  }
   /// The peer's checked answer; nullopt: not received yet.
   [[nodiscard]] Result<std::optional<WireGreeting>> receive_greeting(const security::Key& key,
                                                                      const security::Nonce& asked);
@@ -207,7 +215,8 @@ class Channel final : private Link::Member {
   uint32_t rail_count_;
   Operations operations_;  // that have not ended
   EventSink* messages_ = nullptr;
-  bool has_news_ = false;  // an operation has ended since the last progress()
+  bool has_news_ = false;               // an operation has ended since the last progress()
+  std::shared_ptr<ListenEnd> greeted_;  // null: not in this process, or it has answered
   std::shared_ptr<Link> link_;
   uint32_t link_number_;
 

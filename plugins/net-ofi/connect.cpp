@@ -57,8 +57,9 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
              OwnMemory::create(domain, listener->greetings_.data(), sizeof listener->greetings_));
   listener->memory_ = std::move(memory);
   PLEXUS_TRY(endpoint, Endpoint::open(place.device->rails.front()));
-  listener->endpoint_ = std::make_unique<Endpoint>(std::move(endpoint));
-  PLEXUS_TRY(size, listener->endpoint_->read_address(wire.address));
+  PLEXUS_TRY(end, share_listen_end(std::move(endpoint)));
+  listener->end_ = std::move(end);
+  PLEXUS_TRY(size, listener->end_->endpoint.read_address(wire.address));
   wire.address_bytes = static_cast<uint16_t>(size);
   for (uint32_t i = 0; i < kGreetings; ++i) {
     listener->operations_[i].kind = OperationKind::kGreetingReceive;
@@ -70,16 +71,21 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
 }
 
 Listener::~Listener() {
-  if (has_listened_) {
-    endpoint_->settle();
+  if (end_ == nullptr) {
+    return;  // it could not be made
   }
-  endpoint_.reset();
+  if (has_listened_) {
+    end_->endpoint.settle();
+  }
+  guests_.clear();  // so that connectors find what they have here
+  end_->has_ended.store(true);
+  end_.reset();
 }
 
 Result<void> Listener::post(uint32_t index) {
   return check_call(
-      endpoint_->receive({&greetings_[index], sizeof(WireGreeting), memory_.descriptor()},
-                         listener_tag(*place_.device), operations_[index]),
+      end_->endpoint.receive({&greetings_[index], sizeof(WireGreeting), memory_.descriptor()},
+                             listener_tag(*place_.device), operations_[index]),
       "post a receive", place_.device->name());
 }
 
@@ -105,7 +111,7 @@ Result<void> Listener::hear() {
   std::array<Event, kGreetings> events;
   has_listened_ = true;
   for (int poll = 0; poll < kPollsPerCall; ++poll) {
-    const size_t count = endpoint_->poll(events);
+    const size_t count = end_->endpoint.poll(events);
     if (count == 0) {
       break;
     }
@@ -232,7 +238,7 @@ Result<void> Connector::start_attempt() {
                                      Direction::kOut, wire_.origin, 0, rails, nonce}));
   auto lock = channel->lock();
   target_ = channel->endpoint(0).address_text(wire_.address);
-  const auto listener = channel->endpoint(0).insert(wire_.address);
+  const auto listener = find_listener(*channel);
   if (listener.has_error()) {
     return fail(listener.error().code,
                 "cannot connect to {}: {}; check that the peer runs, or choose another card with "
@@ -257,12 +263,24 @@ Result<void> Connector::start_attempt() {
   return ok();
 }
 
+Result<fi_addr_t> Connector::find_listener(Channel& channel) const {
+  if (channel.is_shared_memory()) {
+    PLEXUS_TRY(inside, find_listen_end(wire_.address));
+    channel.keep_open(std::move(inside));
+  }
+  return channel.endpoint(0).insert(wire_.address);
+}
+
 Result<Progress> Connector::try_connect(std::unique_ptr<Channel>& channel) {
   if (channel_ == nullptr) {
     if (Clock::now() < retry_time_) {
       return Progress::kPending;
     }
     PLEXUS_TRY(start_attempt());
+  }
+  if (channel_->is_deserted()) {
+    return fail(PLEXUS_REMOTE_ERROR, "cannot connect to {}: it was closed before it answered",
+                target_);
   }
   const Result<Progress> progress = advance();
   if (progress.has_error()) {

@@ -63,7 +63,7 @@ class Listener {
   std::array<WireGreeting, kGreetings> greetings_{};
   std::array<Operation, kGreetings> operations_;
   OwnMemory memory_;
-  std::unique_ptr<Endpoint> endpoint_;
+  std::shared_ptr<ListenEnd> end_;
   std::vector<Guest> guests_;
   std::vector<uint32_t> seen_;  // nonces of guests and of connections: a greeting may arrive twice
   uint32_t refusals_ = 0;
@@ -83,6 +83,7 @@ class Connector {
   enum class Step { kHello, kAnswer, kReady };
   explicit Connector(const Place& place) : place_(place) {}
   [[nodiscard]] Result<void> start_attempt();
+  [[nodiscard]] Result<fi_addr_t> find_listener(Channel& channel) const;
   [[nodiscard]] Result<Progress> advance();
   [[nodiscard]] Result<void> greet();
   /// Schedules another attempt, or gives up.

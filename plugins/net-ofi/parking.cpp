@@ -2,6 +2,7 @@
 #include "plugins/net-ofi/parking.hpp"
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <unistd.h>
 #include <utility>
@@ -23,6 +24,7 @@ struct Parking {
   const pid_t process = ::getpid();
   std::mutex mutex;
   std::map<uint32_t, std::vector<Endpoint>> endpoints;
+  std::map<AddressBytes, std::weak_ptr<ListenEnd>> listeners;
 };
 
 Parking& parking() {
@@ -30,14 +32,55 @@ Parking& parking() {
   return places;
 }
 
+/// Under the lock, so that nobody finds an endpoint that is half closed.
+void close_listen_end(ListenEnd* end) {
+  Parking& places = parking();
+  const std::scoped_lock lock(places.mutex);
+  places.listeners.erase(end->address);
+  const std::unique_ptr<ListenEnd> closed(end);
+}
+
 }  // namespace
 
-void park(uint32_t connection, std::vector<Endpoint> endpoints) {
+Result<std::shared_ptr<ListenEnd>> share_listen_end(Endpoint endpoint) {
+  AddressBytes address{};
+  PLEXUS_TRY(endpoint.read_address(address));
+  const std::shared_ptr<ListenEnd> end(
+      std::make_unique<ListenEnd>(std::move(endpoint), address).release(), close_listen_end);
+  Parking& places = parking();
+  const std::scoped_lock lock(places.mutex);
+  places.listeners[address] = end;
+  return end;
+}
+
+Result<std::shared_ptr<ListenEnd>> find_listen_end(const AddressBytes& address) {
+  Parking& places = parking();
+  std::shared_ptr<ListenEnd> end;  // outlives the lock, which its deleter takes
+  const std::scoped_lock lock(places.mutex);
+  const auto known = places.listeners.find(address);
+  if (known == places.listeners.end()) {
+    return end;
+  }
+  end = known->second.lock();
+  if (end == nullptr || end->has_ended.load()) {
+    return fail(PLEXUS_REMOTE_ERROR, "nobody listens there any more");
+  }
+  return end;
+}
+
+void park(uint32_t connection,
+          std::vector<Endpoint> endpoints,
+          const std::shared_ptr<ListenEnd>& greeted) {
   Parking& places = parking();
   const std::scoped_lock lock(places.mutex);
   const auto peer = places.endpoints.find(connection);
   if (peer == places.endpoints.end()) {
-    places.endpoints.emplace(connection, std::move(endpoints));
+    if (greeted == nullptr || !greeted->has_ended.load()) {
+      places.endpoints.emplace(connection, std::move(endpoints));
+      return;
+    }
+    greeted->endpoint.drop_unexpected();
+    endpoints.clear();
     return;
   }
   for (const std::vector<Endpoint>* const end : {&peer->second, &endpoints}) {

@@ -104,6 +104,33 @@ TEST_F(NetOfi, AConnectionThatTheListenerGaveUpIsMadeAllTheSame) {
   EXPECT_TRUE(test::meet(send, recv));
 }
 
+/// Before a connector's first call, after it, and when its greeting has come but nobody answers.
+/// Over shm libfabric keeps the mapping of a listener's endpoint that was closed, and crashed.
+TEST_P(NetOfiShape, ConnectsToListensThatCloseFail) {
+  const ScopedEnv timeout("PLEXUS_OFI_CONNECT_TIMEOUT_MS", "300");
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  for (int calls = 0; calls < 3; ++calls) {
+    auto listen = receiver.listen(0);
+    ASSERT_TRUE(listen.has_value());
+    NetSend send = sender.connect(0, listen.value().handle());
+    NetSend other = sender.connect(0, listen.value().handle());
+    for (int call = 0; call < calls; ++call) {
+      EXPECT_EQ(send.try_connect().value(), NetProgress::kPending);
+      EXPECT_EQ(other.try_connect().value(), NetProgress::kPending);
+      if (call > 0) {
+        EXPECT_EQ(listen.value().accept().try_accept().value(), NetProgress::kPending);
+      }
+    }
+    { const NetListen closed = std::move(listen).value(); }
+    ASSERT_TRUE(test::poll_until([&] { return send.try_connect().has_error(); })) << calls;
+    EXPECT_THAT(send.try_connect().error().message(), HasSubstr("cannot connect to")) << calls;
+  }
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  const auto message = test::make_message(1000, 5);
+  EXPECT_TRUE(test::send_one(pair, message, message.size()) == message);
+}
+
 TEST_P(NetOfiShape, MovesMessagesAroundEveryBoundary) {
   const NetContext sender = context();
   const NetContext receiver = context();
