@@ -136,6 +136,7 @@ Result<bool> NetSender::take_control_message() {
                           .rank = options_.exchange->rank(),
                           .peer_name = options_.peer_name}));
   is_asked_to_answer_ = head.wants_answer != 0;
+  awaits_accept_ = is_asked_to_answer_;
   net_ = options_.path.context->connect(options_.path.device, head.handle, options_.peer_name);
   return true;
 }
@@ -147,6 +148,24 @@ Result<bool> NetSender::progress_connect() {
       return false;
     }
   }
+  if (!is_connected_) {
+    PLEXUS_TRY(connects, try_connect());
+    is_connected_ = connects;
+    if (!connects) {
+      return false;
+    }
+    PLEXUS_TRY(make_slots(registrations_, [this](const plexus_net_region_t& region) {
+      return net_->register_memory(region);
+    }));
+  }
+  awaits_accept_ =
+      awaits_accept_ &&
+      !options_.exchange->try_take(key_.peer, tag_of(ControlTag::kNetAccept, key_)).has_value();
+  return !awaits_accept_;
+}
+
+/// One call of the plugin. False: pending.
+Result<bool> NetSender::try_connect() {
   auto progress = net_->try_connect();
   if (progress.has_error()) {
     return std::move(progress).error().with_context(
@@ -156,13 +175,7 @@ Result<bool> NetSender::progress_connect() {
     PLEXUS_TRY(
         options_.exchange->post(key_.peer, tag_of(ControlTag::kNetAnswer, key_), "connects"));
   }
-  if (progress.value() == NetProgress::kPending) {
-    return false;
-  }
-  PLEXUS_TRY(make_slots(registrations_, [this](const plexus_net_region_t& region) {
-    return net_->register_memory(region);
-  }));
-  return true;
+  return progress.value() == NetProgress::kDone;
 }
 
 Result<bool> NetSender::progress() {
@@ -387,6 +400,10 @@ Result<bool> NetReceiver::progress_connect() {
     return false;
   }
   listen_.reset();
+  if (!options_.path.context->plugin().is_native()) {
+    PLEXUS_TRY(
+        options_.exchange->post(key_.peer, tag_of(ControlTag::kNetAccept, key_), "accepted"));
+  }
   PLEXUS_TRY(make_slots(registrations_, [this](const plexus_net_region_t& region) {
     return net_->register_memory(region);
   }));

@@ -22,7 +22,9 @@
 // The receiver listens and posts a control message: the plugin's handle, whether it wants an
 // answer, and the route as it sees it (net, devices). The sender compares the route with its own
 // before it connects. Libraries of NCCL's ABI may block in accept, so there the sender answers when
-// it has called connect, and only then the receiver accepts.
+// it has called connect, and only then the receiver accepts. They may also block in isend and test
+// until the peer has accepted (FastSocket), as NCCL makes all connections of a call before it sends
+// anything: the sender hands over no message before the receiver has said that it has accepted.
 #pragma once
 
 #include <array>
@@ -115,6 +117,7 @@ class NetSender final : public NetPump {
 
  private:
   Result<bool> take_control_message();
+  Result<bool> try_connect();
   bool send_filled();
   [[nodiscard]] NetStatus send_step(const SlotHeader& header);
   [[nodiscard]] NetStatus send_from_user(const SlotHeader& header);
@@ -131,6 +134,8 @@ class NetSender final : public NetPump {
   uint64_t gathered_messages_ = 0;  // likewise
   StepObserver* observer_ = nullptr;
   bool is_asked_to_answer_ = false;
+  bool is_connected_ = false;
+  bool awaits_accept_ = false;   // that the receiver has accepted
   std::optional<Error> broken_;  // nothing can be sent any more
   bool header_sent_ = false;     // of the next step the header is, the payload is not
   bool is_refused_ = false;      // the plugin had no room for the next step

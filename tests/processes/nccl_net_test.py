@@ -54,6 +54,13 @@ class NcclNet(job.Test):
                     self.run_perf(collective, *ONE_SIZE, "--ranks", 3, "--mode", "procs", "--channels", 2,
                                   NCCL_NET_PLUGIN=name, **OVER_NET)
 
+    def test_nothing_is_sent_before_the_peer_has_accepted(self):
+        for mode in ("single", "procs"):
+            for collective in ("sendrecv", "alltoall"):
+                with self.subTest(mode=mode, collective=collective):
+                    self.run_perf(collective, *ONE_SIZE, "--ranks", 2, "--mode", mode, NCCL_NET_PLUGIN="quirk-send-waits",
+                                  **OVER_NET)
+
     def test_one_of_a_list_that_finds_no_device_gives_way_with_a_warning(self):
         ended = self.start(job.perf("all_reduce", *ONE_SIZE, "--ranks", 2, "--mode", "procs"), NCCL_DEBUG="INFO",
                            NCCL_NET_PLUGIN="tcp-v11,net-socket", TCP_FIXTURE_FAULT="devices", **OVER_NET).end(60)

@@ -16,6 +16,8 @@
  * - QUIRK_NO_SIZES: test() never says how many bytes came (FastSocket).
  * - QUIRK_LATE_CONNECT: connections are made with the first message that has bytes; an empty one
  *   before it fails, and closing before it crashes (FastSocket, whose helper threads connect).
+ * - QUIRK_SEND_WAITS: isend() comes back when the peer has accepted (FastSocket, which does so in
+ *   test(), for ever; here for 10 s, and then it fails). Accepting takes ten calls.
  * - QUIRK_NO_LIMITS: maxComms and maxCollBytes are 0 (nccl-mesh-plugin; tcp_v9.c).
  */
 #pragma once
@@ -66,6 +68,11 @@ enum { kTellsSizes = 1 };
 enum { kConnectsLate = 1 };
 #else
 enum { kConnectsLate = 0 };
+#endif
+#ifdef QUIRK_SEND_WAITS
+enum { kSendWaits = 1, kLooksMin = 10 };
+#else
+enum { kSendWaits = 0, kLooksMin = kIsPatient };
 #endif
 static int endpoint_is_lost;
 
@@ -190,7 +197,7 @@ static int tcp_connect(void* opaque, void** out) {
 static int tcp_accept(void* opaque, void** out) {
   struct listener* listener = opaque;
   *out = NULL;
-  if (listener->looks++ == 0 && kIsPatient) {
+  if (listener->looks++ < kLooksMin) {
     return kSuccess;
   }
   int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -198,6 +205,9 @@ static int tcp_accept(void* opaque, void** out) {
     return errno == EAGAIN ? kSuccess : broken(kSystemError, "cannot accept");
   }
   set_up(fd);
+  if (kSendWaits && send(fd, "", 1, MSG_NOSIGNAL) != 1) {
+    return broken(kSystemError, "cannot say that it has accepted");
+  }
   *out = make_connection(fd, 0);
   return kSuccess;
 }
@@ -328,6 +338,13 @@ static int read_some(struct connection* c) {
   }
 }
 
+/* For the byte that the peer sends when it has accepted. */
+static int wait_for_peer(struct connection* c) {
+  struct pollfd peer = {.fd = c->fd, .events = POLLIN};
+  char byte;
+  return poll(&peer, 1, 10000) == 1 && recv(c->fd, &byte, 1, 0) == 1;
+}
+
 static int tcp_isend(void* opaque, void* data, size_t size, int tag, void** out) {
   struct connection* c = opaque;
   *out = NULL;
@@ -336,6 +353,9 @@ static int tcp_isend(void* opaque, void* data, size_t size, int tag, void** out)
   }
   if (kConnectsLate && size == 0 && !c->is_used) {
     return broken(kSystemError, "the connection is still being made");
+  }
+  if (kSendWaits && !c->is_used && !wait_for_peer(c)) {
+    return broken(kSystemError, "the peer does not accept");
   }
   c->is_used = 1;
   struct request* request = begin(c);
