@@ -102,6 +102,10 @@ class Explain(job.Test):
         self.assertEqual(explained["chosen"]["xdc_bytes_by_pair"], [0, 64 << 20, 64 << 20, 0])
         ring = next(row for row in explained["candidates"] if row["algorithm"] == "ring")
         self.assertAlmostEqual(ring["xdc_bytes"] / ring["xdc_bytes_least"], 1.75)
+        table = self.start([job.PLEXUS, "explain", "all_reduce", "64M", "--dcs", "4,4", "--nodes", "4"]).end(60).stdout
+        of_bytes = table[table.index("bytes between datacenters"):]
+        self.assertIn("ring", of_bytes)
+        self.assertNotIn("collnet", of_bytes)  # the network combines: its bytes are not known, and are not 0
 
     def test_gpus_take_lines_for_small_messages_and_channels_for_large_ones(self):
         small = self.explain("all_reduce", "8", "--ranks", "8", "--cuda", "h200")["chosen"]

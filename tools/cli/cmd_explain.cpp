@@ -203,7 +203,7 @@ void print_lines(const ExplainOptions& options,
   fmt::print("{} of {} bytes, {} ranks{}, chosen by {}\n", name(options.collective),
              options.size_bytes, options.nranks,
              options.nodes > 1 ? fmt::format(" on {} nodes", options.nodes) : "", by);
-  fmt::print("  {:<10} {:<8} {:>8} {:>8} {:>13}{}  {}\n", "algorithm", "protocol", "channels",
+  fmt::print("  {:<13} {:<8} {:>8} {:>8} {:>13}{}  {}\n", "algorithm", "protocol", "channels",
              "rounds", "predicted us", options.measure ? fmt::format(" {:>12}", "measured us") : "",
              "why");
   for (const Line& line : lines) {
@@ -213,7 +213,7 @@ void print_lines(const ExplainOptions& options,
                                      ? fmt::format(" {:>12.2f}", *line.measured_us)
                                      : fmt::format(" {:>12}", "-");
     fmt::print(
-        "{} {:<10} {:<8} {:>8} {:>8} {:>13}{}  {}\n", line.chosen ? '*' : ' ',
+        "{} {:<13} {:<8} {:>8} {:>8} {:>13}{}  {}\n", line.chosen ? '*' : ' ',
         choice.algorithm->family, name(choice.protocol), choice.channels, line.cost.rounds,
         line.candidate.predicted_us < 0 ? "-" : fmt::format("{:.2f}", line.candidate.predicted_us),
         measured, line.chosen ? "chosen" : line.reason);
@@ -227,8 +227,8 @@ void print_xdc(const ExplainOptions& options, const std::vector<Line>& lines) {
   fmt::print(
       "\nbytes between datacenters of {} ranks; no algorithm moves fewer than {:.0f} in all\n",
       fmt::join(options.datacenters, ", "), least);
-  fmt::print("  {:<13} {:>14} {:>9} {:>8}  {}\n", "algorithm", "in all", "x least", "cross-DC hops",
-             "from > to: bytes");
+  fmt::print("  {:<13} {:>14} {:>9} {:>13}  {}\n", "algorithm", "in all", "x least",
+             "cross-DC hops", "from > to: bytes");
   for (size_t i = 0; i < lines.size(); ++i) {
     const Line& line = lines[i];
     const Algorithm* const algorithm = line.candidate.choice.algorithm;
@@ -243,7 +243,10 @@ void print_xdc(const ExplainOptions& options, const std::vector<Line>& lines) {
       }
     }
     const double sum = xdc_bytes(options, line.cost);
-    fmt::print("  {:<13} {:>14.0f} {:>9.2f} {:>8}  {}\n", algorithm->family, sum, sum / least,
+    if (sum == 0) {
+      continue;  // A network combines it itself; the bytes that this takes are not known.
+    }
+    fmt::print("  {:<13} {:>14.0f} {:>9.2f} {:>13}  {}\n", algorithm->family, sum, sum / least,
                line.cost.xdc_rounds, pairs);
   }
 }
