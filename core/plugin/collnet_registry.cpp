@@ -30,7 +30,7 @@ Result<std::optional<Library>> find_any(const CollnetPluginOptions& options,
       const bool is_path = file.find('/') != std::string::npos;
       const fs::path path = is_path ? fs::path(file) : folder / file;
       std::error_code ignored;
-      if (is_path ? fs::exists(path, ignored) : fs::is_regular_file(path, ignored)) {
+      if ((is_path && fs::exists(path, ignored)) || is_library_at(path)) {
         auto library = Library::load(path);
         if (library.has_error()) {
           return std::move(library).error().with_context(path.string());

@@ -64,7 +64,21 @@ Result<void> check_segments(std::ifstream& file, const Elf64_Ehdr& header, uint6
   return ok();
 }
 
+/// Libraries that are loaded are known by the path that they were loaded from.
+bool is_loaded(const fs::path& path) {
+  void* const loaded = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (loaded != nullptr) {
+    ::dlclose(loaded);
+  }
+  return loaded != nullptr;
+}
+
 }  // namespace
+
+bool is_library_at(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) || is_loaded(path);
+}
 
 Result<void> check_elf_file(const fs::path& path) {
   std::error_code error;
@@ -106,7 +120,8 @@ Result<Library> Library::load(const fs::path& path) {
     return Library{program, path};
   }
   const bool is_bare_name = !path.has_parent_path();
-  if (!is_bare_name) {
+  std::error_code ignored;
+  if (!is_bare_name && (fs::exists(path, ignored) || !is_loaded(path))) {
     PLEXUS_TRY(check_elf_file(path));
   }
   const StdioHeld stdio;  // constructors of a library may open descriptors
@@ -131,7 +146,6 @@ Result<Library> Library::load(const fs::path& path) {
   if (pinned == nullptr) {
     return fail(Code::kSystemError, "{}", ::dlerror());  // NOLINT(concurrency-mt-unsafe): see above
   }
-  std::error_code ignored;
   const fs::path absolute = fs::absolute(file, ignored);
   return Library{pinned, ignored ? file : absolute};
 }

@@ -50,6 +50,10 @@ class Library {
   std::filesystem::path path_;
 };
 
+/// Whether Library::load() finds a library at `path`, which has a '/': a regular file, or one that
+/// is loaded already, though a chroot may hide its file by now.
+[[nodiscard]] bool is_library_at(const std::filesystem::path& path);
+
 /// Checks the headers of an ELF file without loading it: dlopen crashes on a truncated library, and
 /// its message for a library of another machine is unclear. Fails with the reason.
 [[nodiscard]] Result<void> check_elf_file(const std::filesystem::path& path);

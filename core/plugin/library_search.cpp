@@ -68,7 +68,7 @@ Result<Library> find_library(const LibrarySearch& search) {
   for (const std::string& folder : places) {
     for (const std::string& file : files) {
       std::error_code ignored;
-      if (!folder.empty() && fs::is_regular_file(fs::path(folder) / file, ignored)) {
+      if (!folder.empty() && is_library_at(fs::path(folder) / file)) {
         auto library = Library::load(fs::absolute(fs::path(folder) / file, ignored));
         return library.has_value() ? std::move(library)
                                    : Result<Library>(unusable(search, file, library.error()));

@@ -152,7 +152,7 @@ Result<LoadedPlugin> find_in_files(const NetPluginOptions& options,
   for (const fs::path& folder : search_folders(options)) {
     for (const std::string& file : files) {
       std::error_code ignored;
-      if (fs::is_regular_file(folder / file, ignored)) {
+      if (is_library_at(folder / file)) {
         return load_path(options, name, fs::absolute(folder / file, ignored));
       }
     }

@@ -44,8 +44,7 @@ Result<std::optional<Library>> find_library(const TunerOptions& options,
       const bool is_path = file.find('/') != std::string::npos;
       const std::filesystem::path path = is_path ? std::filesystem::path(file) : folder / file;
       std::error_code ignored;
-      if (is_path ? std::filesystem::exists(path, ignored)
-                  : std::filesystem::is_regular_file(path, ignored)) {
+      if ((is_path && std::filesystem::exists(path, ignored)) || is_library_at(path)) {
         auto library = Library::load(path);
         if (library.has_error()) {
           return std::move(library).error().with_context(path.string());

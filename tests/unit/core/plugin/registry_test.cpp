@@ -108,6 +108,19 @@ TEST_F(RegistryTest, LooksInTheInstalledFolderBeforeThePath) {
   EXPECT_THAT(list_net_plugins(options_), ElementsAre("mine"));
 }
 
+/// As after a chroot.
+TEST_F(RegistryTest, APluginThatIsLoadedIsFoundThoughItsFileIsNot) {
+  install("path", "libplexus-net-hidden.so");
+  const auto plugin = load_net_plugin(options_, "hidden");
+  ASSERT_TRUE(plugin.has_value());
+  const fs::path file = plugin.value()->path();
+  ASSERT_TRUE(fs::remove(file));
+  for (const std::string& name : {std::string("hidden"), file.string()}) {
+    EXPECT_EQ(load_error(name), "loaded " + file.string());
+  }
+  EXPECT_THAT(load_error("hiddem"), HasSubstr("was not found"));
+}
+
 TEST_F(RegistryTest, AbsentPluginNamesFilesPlacesAndANearName) {
   install("own", "libplexus-net-socket.so");
   EXPECT_THAT(load_error("sokcet"),
