@@ -12,6 +12,7 @@
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
 #include "core/device/choose_device.hpp"
+#include "core/device/virtual_devices.hpp"
 
 namespace plexus {
 namespace {
@@ -20,7 +21,12 @@ namespace {
 constexpr uintptr_t kLegacyStream = 1;
 constexpr uintptr_t kPerThreadStream = 2;
 
-Result<HostStream*> check_stream(cudaStream_t stream) {
+/// On a virtual device the default streams are streams as others are.
+Result<HostStream*> check_stream(cudaStream_t stream, int virtual_device) {
+  if (virtual_device >= 0) {
+    const cudaStream_t behind = virtual_devices()->find_stream(stream, virtual_device);
+    stream = behind != nullptr ? behind : stream;
+  }
   const auto value = reinterpret_cast<uintptr_t>(stream);
   if (value == 0 || value == kLegacyStream || value == kPerThreadStream) {
     return nullptr;
@@ -202,6 +208,11 @@ Error unknown_stream(cudaStream_t stream) {
   if (const int32_t pid = Process::instance().parent_of_stream(stream); pid != 0) {
     return made_before_fork("stream", pid);
   }
+  if (virtual_devices() != nullptr) {
+    return fail(Code::kInvalidArgument,
+                "stream {} was not created by cudaStreamCreate or is already destroyed",
+                fmt::ptr(stream));
+  }
   return fail(Code::kInvalidArgument,
               "stream {} was not created by plexusStreamCreate or is already destroyed: for host "
               "ranks pass NULL (complete on return) or a stream from plexusStreamCreate",
@@ -272,7 +283,7 @@ Result<Task> check_call(const CallShape& shape, const CallPlace& place) {
     PLEXUS_TRY(comm.user_reductions().resolve(&task));
   }
   if (comm.device() == kHostDevice) {
-    PLEXUS_TRY(found, check_stream(place.stream));
+    PLEXUS_TRY(found, check_stream(place.stream, comm.comm_config().virtual_device));
     task.stream = found;
   } else if (Process::instance().find_stream(place.stream) != nullptr) {
     return fail(Code::kInvalidArgument,

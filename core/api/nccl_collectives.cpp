@@ -25,7 +25,8 @@ Result<void> issue(CallShape&& shape, const CallPlace& place) {
   shape.has_recv = place.recv != nullptr;
   shape.in_place = place.send == place.recv;
   Communicator* const comm = inner(place.comm);
-  if (place.stream == nullptr && Communicator::is_live(comm)) {
+  if (place.stream == nullptr && Communicator::is_live(comm) &&
+      comm->comm_config().virtual_device < 0) {
     PLEXUS_TRY(repeated, repeat_call(*comm, shape, place.send, place.recv));
     if (repeated) {
       return ok();

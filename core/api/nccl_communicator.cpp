@@ -363,5 +363,5 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int* rank)
   return plexus::query(comm, rank, "rank", &plexus::Communicator::rank);
 }
 PLEXUS_PUBLIC(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device)) {
-  return plexus::query(comm, device, "device", &plexus::Communicator::device);
+  return plexus::query(comm, device, "device", &plexus::Communicator::shown_device);
 }

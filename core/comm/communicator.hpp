@@ -49,6 +49,10 @@ class Communicator final : public RankState {
   [[nodiscard]] int rank() const noexcept { return setup_.rank; }
   [[nodiscard]] int nranks() const noexcept { return setup_.nranks; }
   [[nodiscard]] int device() const noexcept { return comm_config_.device; }  // -1: on the host
+  /// As ncclCommCuDevice tells it.
+  [[nodiscard]] int shown_device() const noexcept {
+    return comm_config_.virtual_device >= 0 ? comm_config_.virtual_device : comm_config_.device;
+  }
   [[nodiscard]] Process& process() const noexcept { return process_; }
   [[nodiscard]] const CommConfig& comm_config() const noexcept { return comm_config_; }
   [[nodiscard]] const CommSetup& setup() const noexcept { return setup_; }

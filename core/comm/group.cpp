@@ -8,6 +8,7 @@
 
 #include "core/base/memory.hpp"
 #include "core/base/thread.hpp"
+#include "core/comm/captured_calls.hpp"
 #include "core/comm/in_call.hpp"
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
@@ -99,6 +100,11 @@ Result<GroupPlans> plan_all(const std::vector<CommTasks>& sorted) {
 Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   PLEXUS_TRY(plans, plan_all(sorted));
   if (!plans.on_streams.empty()) {
+    if (const auto* const devices = virtual_devices(); devices != nullptr) {
+      for (HostStream* const stream : plans.streams) {
+        devices->before_work(reinterpret_cast<CUstream_st*>(stream));
+      }
+    }
     Submission submission{.parts = {}, .streams = std::move(plans.streams)};
     for (const auto& [comm, plan] : plans.on_streams) {
       submission.parts.push_back(comm->runner().start_submission(*plan));
@@ -136,7 +142,7 @@ bool is_inline(std::span<const Task> tasks) {
 }
 
 /// Tasks of any communicators: in order per communicator, communicators side by side.
-Result<void> run_tasks(std::span<const Task> tasks) {
+Result<void> run_now(std::span<const Task> tasks) {
   PLEXUS_DCHECK(!tasks.empty());
   Communicator* const comm = tasks.front().comm;
   if (is_inline(tasks)) {  // without the lists that several communicators need
@@ -154,6 +160,16 @@ Result<void> run_tasks(std::span<const Task> tasks) {
     }
   }
   return run_sorted(sorted);
+}
+
+/// Of calls on a stream whose work a graph takes down, the graph makes them each time it is
+/// launched.
+Result<void> run_tasks(std::span<const Task> tasks) {
+  const auto rest = take_down(tasks, run_now);
+  if (!rest.has_value()) {
+    return run_now(tasks);
+  }
+  return rest->empty() ? ok() : run_now(*rest);
 }
 
 }  // namespace

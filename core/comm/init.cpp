@@ -15,6 +15,7 @@
 #include "core/comm/start_life.hpp"
 #include "core/comm/visit.hpp"
 #include "core/device/choose_device.hpp"
+#include "core/device/virtual_devices.hpp"
 #include "core/setup/set_up.hpp"
 
 namespace plexus {
@@ -51,6 +52,27 @@ Result<void> init_by_id(Communicator& comm,
   PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
   PLEXUS_TRY(exchange, join(comm.process().agents, config, ids, rank, nranks, give_up));
   return start_with_exchange(comm, config, std::move(exchange), started, give_up);
+}
+
+/// Likewise of virtual ones, of which there must be enough; -1 for each: there are none.
+Result<std::vector<int>> choose_virtual_devices(int nranks, const int* devices) {
+  std::vector<int> chosen(static_cast<size_t>(nranks), kHostDevice);
+  const plexusVirtualDevices* const all = virtual_devices();
+  if (all == nullptr) {
+    return chosen;
+  }
+  const int count = all->count();
+  for (int rank = 0; rank < nranks; ++rank) {
+    const int device = devices == nullptr ? rank : devices[rank];
+    if (device >= count) {
+      return fail(Code::kInvalidArgument,
+                  "there is no device {} for rank {}: this process has {} virtual devices, set by "
+                  "PLEXUS_CUDART_DEVICES",
+                  device, rank, count);
+    }
+    chosen[static_cast<size_t>(rank)] = device;
+  }
+  return chosen;
 }
 
 struct GrowId {
@@ -125,6 +147,9 @@ Result<void> init_rank(Process& process,
   PLEXUS_TRY(settings, process.read_settings());
   PLEXUS_TRY(device, choose_device(process.devices(), settings.device, kHostDevice));
   config.device = device;  // the one that is current now, not in the thread that makes it
+  if (const auto* const devices = virtual_devices(); devices != nullptr) {
+    config.virtual_device = devices->current();
+  }
   config.maker = pthread_self();
   return run_life_job(
       [&process, comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
@@ -142,6 +167,7 @@ Result<void> grow(Communicator& parent,
   *comm = nullptr;
   CommConfig config = comm_config == nullptr ? parent.comm_config() : *comm_config;
   config.device = parent.comm_config().device;
+  config.virtual_device = parent.comm_config().virtual_device;
   config.maker = pthread_self();
   std::optional<UniqueId> mine = std::exchange(parent.grow_id, std::nullopt);
   if (id != nullptr) {
@@ -165,11 +191,13 @@ Result<void> init_all(Process& process,
   const auto started = std::chrono::steady_clock::now();
   PLEXUS_TRY(config, process.read_settings());
   PLEXUS_TRY(devices, choose_devices(process.devices(), config, ndevices, device_list));
+  PLEXUS_TRY(virtuals, choose_virtual_devices(ndevices, device_list));
   PLEXUS_TRY(setups, set_up_local(process.setup_context(), config, devices, started));
   std::vector<std::unique_ptr<Communicator>> made;
   for (CommSetup& setup : setups) {
     CommConfig comm_config;
     comm_config.device = devices[made.size()];
+    comm_config.virtual_device = virtuals[made.size()];
     comm_config.maker = pthread_self();
     auto comm = Communicator::make(process, comm_config);
     PLEXUS_TRY(comm->start(std::move(setup)));

@@ -136,6 +136,9 @@ Result<Config> Process::read_settings() {
     return env_error_->clone();
   }
   PLEXUS_TRY(config, read_config());
+  if (virtual_devices() != nullptr) {
+    config.device = "host";  // which these stand for
+  }
   if (config.raise_nofile) {  // once: a program that lowers it again has its reasons
     std::call_once(limit_once_, raise_descriptor_limit);
   }
@@ -201,6 +204,13 @@ void Process::make_wait(HostStream* stream, const HostEvent& event) {
 
 void Process::launch_host_function(HostStream* stream, std::function<void()> function) {
   async.submit({.parts = {}, .streams = {stream}, .function = std::move(function)});
+}
+
+void Process::launch_work(HostStream* stream,
+                          std::function<void(const std::shared_ptr<StreamMark>&)> start) {
+  const auto done = std::make_shared<StreamMark>();
+  launch_host_function(stream, [start = std::move(start), done] { start(done); });
+  async.submit({.parts = {}, .streams = {stream}, .after = done});
 }
 
 HostEvent* Process::create_event() {

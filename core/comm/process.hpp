@@ -20,6 +20,7 @@
 #include "core/comm/communicator_table.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/host_stream.hpp"
+#include "core/device/virtual_devices.hpp"
 #include "core/engine/async_engine.hpp"
 #include "core/launch/launch_pool.hpp"
 #include "core/plugin/collnet_registry.hpp"
@@ -63,7 +64,9 @@ class Process final : private ForkAware {
   Result<Config> read_settings();
 
   /// nullptr: this build is without CUDA.
-  [[nodiscard]] DeviceRuntime* devices() const noexcept { return devices_; }
+  [[nodiscard]] DeviceRuntime* devices() const noexcept {
+    return virtual_devices() == nullptr ? devices_ : nullptr;
+  }
   /// For tests: before the first communicator.
   void use_devices(DeviceRuntime* devices) noexcept { devices_ = devices; }
 
@@ -95,6 +98,10 @@ class Process final : private ForkAware {
   void make_wait(HostStream* stream, const HostEvent& event);
   /// `function` runs in the async engine's thread, in the order of the stream.
   void launch_host_function(HostStream* stream, std::function<void()> function);
+
+  /// Likewise `start`; what comes behind it on the stream waits until the mark is reached.
+  void launch_work(HostStream* stream,
+                   std::function<void(const std::shared_ptr<StreamMark>&)> start);
 
   HostEvent* create_event();
   /// kInvalidArgument when it is none of ours. Threads and streams that wait for it go on waiting.

@@ -132,6 +132,7 @@ Result<void> split(
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   child_config.device = parent.comm_config().device;
+  child_config.virtual_device = parent.comm_config().virtual_device;
   child_config.maker = pthread_self();
   const bool shares = child_config.split_share || parent.comm_config().split_share;
   child_config.share_group = shares ? parent.share_group() : 0;
@@ -169,6 +170,7 @@ Result<void> shrink(Communicator& parent,
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   child_config.device = parent.comm_config().device;
+  child_config.virtual_device = parent.comm_config().virtual_device;
   child_config.maker = pthread_self();
   const bool shares = child_config.shrink_share || parent.comm_config().shrink_share;
   child_config.share_group = shares && !abort_parent ? parent.share_group() : 0;

@@ -79,6 +79,10 @@ class HostStream {
     }
     return begun_ == ended_;
   }
+  [[nodiscard]] bool is_idle() const {
+    const std::lock_guard lock(mutex_);
+    return begun_ == ended_;
+  }
   /// Blocks until no work is pending. Bounded, because an abort ends all plans.
   Result<void> wait() {
     std::unique_lock lock(mutex_);

@@ -22,7 +22,9 @@ struct CommConfig {
   uint64_t share_group = 0;  // communicators that end together in ncclCommAbort; 0: it alone
   int traffic_class = -1;
   std::string comm_name;
-  int device = -1;    // CUDA's device number; -1: the host. A child has its parent's
+  int device = -1;  // CUDA's device number; -1: the host. A child has its parent's
+  // of a rank on the host that computes for a device of core/device/virtual_devices.h; -1: of none
+  int virtual_device = -1;
   pthread_t maker{};  // the thread that made the communicator
 };
 

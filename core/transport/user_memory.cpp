@@ -74,6 +74,27 @@ Result<void> UserMemory::release(void* pointer) {
   return ok();
 }
 
+Result<void*> UserMemory::map(const MappedPlace& place, uint64_t owner) {
+  PLEXUS_TRY(memory, SharedMemory::open_peer({.pid = place.pid,
+                                              .fd = place.fd,
+                                              .size_bytes = place.segment_bytes,
+                                              .id = place.segment,
+                                              .owner = owner}));
+  void* const first = memory.data();
+  const std::unique_lock lock(mutex_);
+  mapped_.emplace(first, std::move(memory));
+  return first;
+}
+
+Result<void> UserMemory::unmap(void* memory) {
+  const std::unique_lock lock(mutex_);
+  if (mapped_.erase(memory) == 0) {
+    return fail(Code::kInvalidArgument, "{} is no memory of another process that is mapped here",
+                fmt::ptr(memory));
+  }
+  return ok();
+}
+
 MappedPlace UserMemory::find_place(const void* address, size_t size_bytes) const noexcept {
   const auto* const first = static_cast<const std::byte*>(address);
   const std::shared_lock lock(mutex_);

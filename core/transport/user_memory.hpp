@@ -36,6 +36,10 @@ class UserMemory {
   Result<void*> allocate_on(DeviceRuntime& runtime, int device, size_t size_bytes);
   /// kInvalidArgument when `pointer` is not from allocate().
   Result<void> release(void* pointer);
+  /// Maps a segment of another process, or of this one once more; its first byte.
+  Result<void*> map(const MappedPlace& place, uint64_t owner);
+  /// kInvalidArgument when `memory` is not from map().
+  Result<void> unmap(void* memory);
   /// Where [address, address + size) lies; segment 0 when it is not wholly inside one segment.
   [[nodiscard]] MappedPlace find_place(const void* address, size_t size_bytes) const noexcept;
   /// Places are in the calling process from now on: before the first communicator after a fork.
@@ -56,6 +60,7 @@ class UserMemory {
   mutable std::shared_mutex mutex_;
   std::map<const std::byte*, SharedMemory> segments_;    // key: address of the first user byte
   std::map<const std::byte*, DeviceMemory> on_devices_;  // likewise
+  std::map<const void*, SharedMemory> mapped_;           // by map(), likewise
 };
 
 /// Remembers the places of the buffers that one thread uses, so that its calls take no lock.

@@ -52,7 +52,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/stall": ["core/base", "core/os", "core/plugin", "core/bootstrap", "core/engine", "core/schedule", "kernels/layout"],
     "core/comm": ["core/base", "core/os", "core/rates", "core/device", "core/plugin", "core/bootstrap", "core/transport", "core/engine",
                   "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout"],
-    "core/api": ["core/base", "core/bootstrap", "core/job", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
+    "core/api": ["core/base", "core/os", "core/bootstrap", "core/job", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/fabric": ["core/base"],
     "tools/slurm": ["core/base", "core/datacenter"],

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels: what nvcc compiled is registered, so that programs with kernels link and start, and a
+// launch of one says why it cannot run.
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "integrations/cudart/call.hpp"
+#include "integrations/cudart/devices.hpp"
+#include "integrations/cudart/include/cuda_runtime_api.h"
+#include "integrations/cudart/runtime.hpp"
+
+namespace plexus::cudart {
+namespace {
+
+/// Names of the kernels that were registered, by the address of their stubs. Threads: any.
+class Kernels {
+ public:
+  static Kernels& instance() { return Immortal<Kernels>::instance(); }
+  void add(const void* function, const char* name) {
+    const std::lock_guard lock(mutex_);
+    names_[function] = name;
+  }
+  std::string name_of(const void* function) {
+    const std::lock_guard lock(mutex_);
+    const auto at = names_.find(function);
+    return at == names_.end() ? std::string("of an unknown name") : at->second;
+  }
+
+ private:
+  friend class Immortal<Kernels>;
+  Kernels() = default;
+  std::mutex mutex_;
+  std::map<const void*, std::string> names_;  // guarded by mutex_
+};
+
+/// What <<<...>>> passes on to the stub of a kernel.
+struct Configuration {
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes;
+  void* stream;
+};
+thread_local std::vector<Configuration> configurations;
+
+cudaError_t refuse_launch(const void* function) {
+  return refuse(cudaErrorNoKernelImageForDevice,
+                "kernel {} was compiled for a GPU and cannot run over host memory: compile it with "
+                "plexus-nvcc",
+                Kernels::instance().name_of(function));
+}
+
+cudaError_t describe(cudaFuncAttributes* attributes, const void* function) {
+  CUDART_TRY(check_pointer(attributes, "the address of the attributes"));
+  CUDART_TRY(check_pointer(function, "the function"));
+  *attributes = {};
+  constexpr int kVersion = 10 * kMajor + kMinor;
+  attributes->maxThreadsPerBlock = kThreadsPerBlock;
+  attributes->maxDynamicSharedSizeBytes = kSharedBytesMost;
+  attributes->ptxVersion = kVersion;
+  attributes->binaryVersion = kVersion;
+  return cudaSuccess;
+}
+
+cudaError_t count_blocks(int* blocks, const void* function, int threads) {
+  CUDART_TRY(check_pointer(blocks, "the address of the number"));
+  CUDART_TRY(check_pointer(function, "the function"));
+  if (threads < 1 || threads > kThreadsPerBlock) {
+    return refuse(cudaErrorInvalidValue, "a block has 1 to {} threads, not {}", kThreadsPerBlock,
+                  threads);
+  }
+  *blocks = std::min(kThreadsPerMultiprocessor / threads, kBlocksPerMultiprocessor);
+  return cudaSuccess;
+}
+
+/// There is no driver; a program asks for what it may do without.
+cudaError_t find_driver_function(const char* symbol,
+                                 void** function,
+                                 cudaDriverEntryPointQueryResult* status) {
+  CUDART_TRY(check_pointer(symbol, "the name"));
+  CUDART_TRY(check_pointer(function, "the address of the function"));
+  *function = nullptr;
+  if (status != nullptr) {
+    *status = cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
+  }
+  return refuse(cudaErrorSymbolNotFound, "the driver has no function {:.100}", symbol);
+}
+
+}  // namespace
+}  // namespace plexus::cudart
+
+using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
+
+CUDART_EXPORT cudaError_t cudaLaunchKernel(const void* function,
+                                           dim3 /*grid*/,
+                                           dim3 /*block*/,
+                                           void** /*arguments*/,
+                                           size_t /*shared_bytes*/,
+                                           cudaStream_t /*stream*/) {
+  return call("cudaLaunchKernel", [&] { return refuse_launch(function); });
+}
+CUDART_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function,
+                                                      dim3 /*grid*/,
+                                                      dim3 /*block*/,
+                                                      void** /*arguments*/,
+                                                      size_t /*shared_bytes*/,
+                                                      cudaStream_t /*stream*/) {
+  return call("cudaLaunchCooperativeKernel", [&] { return refuse_launch(function); });
+}
+CUDART_EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* /*config*/,
+                                              const void* function,
+                                              void** /*arguments*/) {
+  return call("cudaLaunchKernelExC", [&] { return refuse_launch(function); });
+}
+CUDART_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
+                                                const void* function) {
+  return call("cudaFuncGetAttributes", [&] { return describe(attributes, function); });
+}
+CUDART_EXPORT cudaError_t cudaFuncSetAttribute(const void* function,
+                                               cudaFuncAttribute /*attribute*/,
+                                               int /*value*/) {
+  return call("cudaFuncSetAttribute", [&] { return check_pointer(function, "the function"); });
+}
+CUDART_EXPORT cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache /*config*/) {
+  return call("cudaFuncSetCacheConfig", [&] { return check_pointer(function, "the function"); });
+}
+CUDART_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
+                                                                        const void* function,
+                                                                        int threads,
+                                                                        size_t /*shared_bytes*/) {
+  return call("cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+              [&] { return count_blocks(blocks, function, threads); });
+}
+CUDART_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, const void* function, int threads, size_t /*shared_bytes*/, unsigned /*flags*/) {
+  return call("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+              [&] { return count_blocks(blocks, function, threads); });
+}
+
+CUDART_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* symbol,
+                                                  void** function,
+                                                  unsigned long long /*flags*/,
+                                                  cudaDriverEntryPointQueryResult* status) {
+  return call("cudaGetDriverEntryPoint",
+              [&] { return find_driver_function(symbol, function, status); });
+}
+CUDART_EXPORT cudaError_t
+cudaGetDriverEntryPointByVersion(const char* symbol,
+                                 void** function,
+                                 unsigned /*version*/,
+                                 unsigned long long /*flags*/,
+                                 cudaDriverEntryPointQueryResult* status) {
+  return call("cudaGetDriverEntryPointByVersion",
+              [&] { return find_driver_function(symbol, function, status); });
+}
+
+// ---- what nvcc's code calls by itself ----
+
+CUDART_EXPORT void** __cudaRegisterFatBinary(void* image) {
+  return std::make_unique<void*>(image).release();  // __cudaUnregisterFatBinary frees it
+}
+CUDART_EXPORT void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
+CUDART_EXPORT void __cudaUnregisterFatBinary(void** handle) {
+  const std::unique_ptr<void*> owner(handle);
+}
+CUDART_EXPORT char __cudaInitModule(void** /*handle*/) { return 1; }
+// NOLINTBEGIN(readability-function-size): the numbers of parameters are nvcc's
+CUDART_EXPORT void __cudaRegisterFunction(void** /*handle*/,
+                                          const char* function,
+                                          char* /*device_function*/,
+                                          const char* name,
+                                          int /*threads*/,
+                                          uint3* /*thread*/,
+                                          uint3* /*block*/,
+                                          dim3* /*block_size*/,
+                                          dim3* /*grid_size*/,
+                                          int* /*warp*/) {
+  Kernels::instance().add(function, name);
+}
+CUDART_EXPORT void __cudaRegisterVar(void** /*handle*/,
+                                     char* /*variable*/,
+                                     char* /*device_address*/,
+                                     const char* /*name*/,
+                                     int /*is_extern*/,
+                                     size_t /*bytes*/,
+                                     int /*is_constant*/,
+                                     int /*is_global*/) {}
+// NOLINTEND(readability-function-size)
+CUDART_EXPORT unsigned __cudaPushCallConfiguration(dim3 grid,
+                                                   dim3 block,
+                                                   size_t shared_bytes,
+                                                   void* stream) {
+  configurations.push_back({grid, block, shared_bytes, stream});
+  return 0;
+}
+CUDART_EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid,
+                                                     dim3* block,
+                                                     size_t* shared_bytes,
+                                                     void* stream) {
+  if (configurations.empty()) {
+    return cudaErrorMissingConfiguration;
+  }
+  const Configuration last = configurations.back();
+  configurations.pop_back();
+  *grid = last.grid;
+  *block = last.block;
+  *shared_bytes = last.shared_bytes;
+  *static_cast<void**>(stream) = last.stream;
+  return cudaSuccess;
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs: what a capture took down, and its launches.
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "integrations/cudart/call.hpp"
+#include "integrations/cudart/include/cuda_runtime_api.h"
+#include "integrations/cudart/runtime.hpp"
+
+namespace plexus::cudart {
+namespace {
+
+/// An instantiated graph. Launches of one run one after the other, as in CUDA.
+class GraphExec {
+ public:
+  explicit GraphExec(std::shared_ptr<const GraphLog> log) : log_(std::move(log)) {}
+  GraphExec(const GraphExec&) = delete;
+  GraphExec& operator=(const GraphExec&) = delete;
+  ~GraphExec() {
+    for (cudaStream_t const lane : lanes_) {
+      static_cast<void>(plexusStreamDestroy(lane));
+    }
+    for (plexusEvent_t const event : marks_) {
+      static_cast<void>(plexusEventDestroy(event));
+    }
+  }
+
+  cudaError_t prepare() {
+    for (int lane = 1; lane < log_->lanes; ++lane) {
+      cudaStream_t stream = nullptr;
+      CUDART_TRY(error_of(plexusStreamCreate(&stream)));
+      lanes_.push_back(stream);
+    }
+    for (int mark = 0; mark <= log_->marks; ++mark) {  // the last one: the end of a launch
+      plexusEvent_t event = nullptr;
+      CUDART_TRY(error_of(plexusEventCreate(&event)));
+      marks_.push_back(event);
+    }
+    return cudaSuccess;
+  }
+
+  cudaError_t launch(cudaStream_t handle) {
+    const std::lock_guard lock(mutex_);
+    CUDART_TRY(error_of(plexusStreamWaitEvent(handle, marks_.back())));
+    for (const GraphOp& op : log_->ops) {
+      cudaStream_t const stream =
+          op.lane == 0 ? handle : lanes_.at(static_cast<size_t>(op.lane) - 1);
+      plexusEvent_t const mark = marks_.at(static_cast<size_t>(op.mark));
+      switch (op.kind) {
+        case GraphOp::Kind::kWork:
+          CUDART_TRY(op.issue(stream));
+          break;
+        case GraphOp::Kind::kMark:
+          CUDART_TRY(error_of(plexusEventRecord(mark, stream)));
+          break;
+        case GraphOp::Kind::kWait:
+          CUDART_TRY(error_of(plexusStreamWaitEvent(stream, mark)));
+          break;
+      }
+    }
+    return error_of(plexusEventRecord(marks_.back(), handle));
+  }
+
+  void update(std::shared_ptr<const GraphLog> log) {
+    const std::lock_guard lock(mutex_);
+    log_ = std::move(log);
+  }
+  [[nodiscard]] std::shared_ptr<const GraphLog> log() {
+    const std::lock_guard lock(mutex_);
+    return log_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<const GraphLog> log_;  // guarded by mutex_
+  std::vector<cudaStream_t> lanes_;
+  std::vector<plexusEvent_t> marks_;
+};
+
+struct Graph {
+  std::shared_ptr<const GraphLog> log;
+};
+
+/// Threads: any.
+class Graphs {
+ public:
+  static Graphs& instance() { return Immortal<Graphs>::instance(); }
+
+  cudaGraph_t add(std::shared_ptr<const GraphLog> log) {
+    auto graph = std::make_shared<Graph>(Graph{std::move(log)});
+    const std::lock_guard lock(mutex_);
+    const auto handle = reinterpret_cast<cudaGraph_t>(graph.get());
+    graphs_.emplace(handle, std::move(graph));
+    return handle;
+  }
+  cudaError_t find(cudaGraph_t graph, std::shared_ptr<Graph>* found) {
+    return find_in(graphs_, graph, found, "graph");
+  }
+  cudaError_t find(cudaGraphExec_t exec, std::shared_ptr<GraphExec>* found) {
+    return find_in(execs_, exec, found, "instantiated graph");
+  }
+  cudaError_t remove(cudaGraph_t graph) {
+    std::shared_ptr<Graph> found;
+    CUDART_TRY(find(graph, &found));
+    const std::lock_guard lock(mutex_);
+    graphs_.erase(graph);
+    return cudaSuccess;
+  }
+  cudaError_t instantiate(cudaGraph_t graph, cudaGraphExec_t* exec) {
+    CUDART_TRY(check_pointer(exec, "the address of the instantiated graph"));
+    std::shared_ptr<Graph> found;
+    CUDART_TRY(find(graph, &found));
+    auto made = std::make_shared<GraphExec>(found->log);
+    CUDART_TRY(made->prepare());
+    const std::lock_guard lock(mutex_);
+    *exec = reinterpret_cast<cudaGraphExec_t>(made.get());
+    execs_.emplace(*exec, std::move(made));
+    return cudaSuccess;
+  }
+  /// Launches that are under way end still.
+  cudaError_t remove(cudaGraphExec_t exec) {
+    std::shared_ptr<GraphExec> found;
+    CUDART_TRY(find(exec, &found));
+    const std::lock_guard lock(mutex_);
+    execs_.erase(exec);
+    return cudaSuccess;
+  }
+
+ private:
+  friend class Immortal<Graphs>;
+  Graphs() = default;
+  template <class Handle, class T>
+  cudaError_t find_in(const std::unordered_map<Handle, std::shared_ptr<T>>& all,
+                      Handle handle,
+                      std::shared_ptr<T>* found,
+                      const char* what) {
+    const std::lock_guard lock(mutex_);
+    const auto at = all.find(handle);
+    if (at == all.end()) {
+      return refuse(cudaErrorInvalidValue, "{} is no {}, or was destroyed", fmt::ptr(handle), what);
+    }
+    *found = at->second;
+    return cudaSuccess;
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<cudaGraph_t, std::shared_ptr<Graph>> graphs_;         // guarded by mutex_
+  std::unordered_map<cudaGraphExec_t, std::shared_ptr<GraphExec>> execs_;  // likewise
+};
+
+cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph) {
+  CUDART_TRY(check_pointer(graph, "the address of the graph"));
+  *graph = nullptr;
+  std::shared_ptr<const GraphLog> log;
+  CUDART_TRY(Runtime::instance().streams.end_capture(stream, &log));
+  *graph = Graphs::instance().add(std::move(log));
+  return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t describe_capture(cudaStream_t stream,
+                             cudaStreamCaptureStatus* status,
+                             unsigned long long* id) {
+  CUDART_TRY(check_pointer(status, "the address of the status"));
+  std::shared_ptr<Stream> found;
+  CUDART_TRY(Runtime::instance().streams.find(stream, &found));
+  const auto capture = Runtime::instance().streams.capture_of(*found);
+  *status = cudaStreamCaptureStatusNone;
+  if (capture != nullptr) {
+    *status =
+        capture->is_invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+    if (id != nullptr) {
+      *id = capture->id;
+    }
+  }
+  return cudaSuccess;
+}
+
+namespace {
+
+cudaError_t launch(cudaGraphExec_t exec, cudaStream_t stream) {
+  std::shared_ptr<GraphExec> found;
+  CUDART_TRY(Graphs::instance().find(exec, &found));
+  return Runtime::instance().streams.enqueue(
+      stream, cudaGraphNodeTypeGraph,
+      [found](cudaStream_t handle) { return found->launch(handle); });
+}
+
+size_t count_work(const GraphLog& log) {
+  return static_cast<size_t>(std::count_if(log.ops.begin(), log.ops.end(), [](const GraphOp& op) {
+    return op.kind == GraphOp::Kind::kWork;
+  }));
+}
+
+cudaError_t list_nodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  CUDART_TRY(check_pointer(count, "the address of the count"));
+  std::shared_ptr<Graph> found;
+  CUDART_TRY(Graphs::instance().find(graph, &found));
+  const size_t all = count_work(*found->log);
+  if (nodes == nullptr) {
+    *count = all;
+    return cudaSuccess;
+  }
+  size_t next = 0;
+  for (const GraphOp& op : found->log->ops) {
+    if (op.kind == GraphOp::Kind::kWork && next < *count) {
+      // NOLINTNEXTLINE(*-const-cast): a handle
+      nodes[next++] = reinterpret_cast<cudaGraphNode_t>(const_cast<GraphOp*>(&op));
+    }
+  }
+  std::fill(nodes + next, nodes + *count, nullptr);
+  *count = std::min(*count, all);
+  return cudaSuccess;
+}
+
+/// Another capture of the same steps takes the place of the first.
+cudaError_t update(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* info) {
+  std::shared_ptr<GraphExec> found;
+  std::shared_ptr<Graph> from;
+  CUDART_TRY(Graphs::instance().find(exec, &found));
+  CUDART_TRY(Graphs::instance().find(graph, &from));
+  const auto log = found->log();
+  const auto is_same = [](const GraphOp& a, const GraphOp& b) {
+    return a.kind == b.kind && a.lane == b.lane && a.mark == b.mark && a.type == b.type;
+  };
+  const bool fits = std::equal(log->ops.begin(), log->ops.end(), from->log->ops.begin(),
+                               from->log->ops.end(), is_same);
+  if (info != nullptr) {
+    *info = {.result = fits ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged,
+             .errorNode = nullptr,
+             .errorFromNode = nullptr};
+  }
+  if (!fits) {
+    return refuse(cudaErrorGraphExecUpdateFailure, "the graphs differ in their steps");
+  }
+  found->update(from->log);
+  return cudaSuccess;
+}
+
+}  // namespace
+}  // namespace plexus::cudart
+
+using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
+
+CUDART_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return call("cudaStreamBeginCapture",
+              [&] { return Runtime::instance().streams.begin_capture(stream, mode); });
+}
+CUDART_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return call("cudaStreamEndCapture", [&] { return end_capture(stream, graph); });
+}
+CUDART_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
+                                                cudaStreamCaptureStatus* status) {
+  return call("cudaStreamIsCapturing", [&] { return describe_capture(stream, status, nullptr); });
+}
+CUDART_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  return call("cudaThreadExchangeStreamCaptureMode", [&]() -> cudaError_t {
+    CUDART_TRY(check_pointer(mode, "mode"));
+    // No call is unsafe during a capture here, so the mode forbids none.
+    thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+    std::swap(current, *mode);
+    return cudaSuccess;
+  });
+}
+CUDART_EXPORT cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned /*flags*/) {
+  return call("cudaGraphCreate", [&]() -> cudaError_t {
+    CUDART_TRY(check_pointer(graph, "the address of the graph"));
+    *graph = Graphs::instance().add(std::make_shared<const GraphLog>());
+    return cudaSuccess;
+  });
+}
+CUDART_EXPORT cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return call("cudaGraphDestroy", [&] { return Graphs::instance().remove(graph); });
+}
+CUDART_EXPORT cudaError_t cudaGraphGetNodes(cudaGraph_t graph,
+                                            cudaGraphNode_t* nodes,
+                                            size_t* count) {
+  return call("cudaGraphGetNodes", [&] { return list_nodes(graph, nodes, count); });
+}
+CUDART_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec,
+                                               cudaGraph_t graph,
+                                               unsigned long long /*flags*/) {
+  return call("cudaGraphInstantiate", [&] { return Graphs::instance().instantiate(graph, exec); });
+}
+CUDART_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec,
+                                                        cudaGraph_t graph,
+                                                        unsigned long long /*flags*/) {
+  return call("cudaGraphInstantiateWithFlags",
+              [&] { return Graphs::instance().instantiate(graph, exec); });
+}
+CUDART_EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  return call("cudaGraphLaunch", [&] { return launch(exec, stream); });
+}
+CUDART_EXPORT cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+  return call("cudaGraphUpload", [&]() -> cudaError_t {
+    std::shared_ptr<GraphExec> found;
+    CUDART_TRY(Graphs::instance().find(exec, &found));
+    return Runtime::instance().streams.check(stream);
+  });
+}
+CUDART_EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  return call("cudaGraphExecDestroy", [&] { return Graphs::instance().remove(exec); });
+}
+CUDART_EXPORT cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec,
+                                              cudaGraph_t graph,
+                                              cudaGraphExecUpdateResultInfo* info) {
+  return call("cudaGraphExecUpdate", [&] { return update(exec, graph, info); });
+}
