@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -121,7 +122,29 @@ Settings read_settings() {
   return settings;
 }
 
-Runtime::Runtime() = default;
+namespace {
+
+/// At the end of a process with PLEXUS_CUDART_SUMMARY=1.
+void print_summary() {
+  const Runtime* const runtime = Immortal<Runtime>::find();
+  if (runtime != nullptr && !runtime->is_childs) {
+    std::fprintf(
+        stderr,
+        "plexus: %d virtual devices over host memory, of which none held more than %llu of "
+        "%llu bytes; %llu streams and captures\n",
+        runtime->device_count(), static_cast<unsigned long long>(runtime->memory.peak_bytes()),
+        static_cast<unsigned long long>(runtime->memory.total_bytes()),
+        static_cast<unsigned long long>(runtime->streams.created()));
+  }
+}
+
+}  // namespace
+
+Runtime::Runtime() {
+  if (settings.summary) {
+    std::atexit(print_summary);
+  }
+}
 Runtime::Runtime(AfterFork /*tag*/, Runtime& parents)
     : settings(parents.settings), is_childs(true) {}
 

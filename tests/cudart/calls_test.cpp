@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, memory, copies, events and what the CUDA runtime says of wrong arguments.
 #include <cstring>
+#include <cuda_runtime.h>
 #include <nccl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -9,8 +10,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "integrations/cudart/include/cuda_runtime.h"
 
 namespace {
 

@@ -5,13 +5,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cuda_runtime.h>
 #include <nccl.h>
 #include <plexus.h>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "integrations/cudart/include/cuda_runtime.h"
 
 namespace {
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs by capture: copies, host functions and NCCL calls, replayed.
 #include <atomic>
+#include <cuda_runtime.h>
 #include <nccl.h>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "integrations/cudart/include/cuda_runtime.h"
 
 namespace {
 

@@ -6,11 +6,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cuda_runtime.h>
 #include <memory>
 #include <nccl.h>
 #include <vector>
-
-#include "integrations/cudart/include/cuda_runtime.h"
 
 namespace {
 

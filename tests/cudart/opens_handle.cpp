@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens a handle that it reads from the descriptor named first, and writes to the memory.
 #include <cstdlib>
+#include <cuda_runtime.h>
 #include <unistd.h>
-
-#include "integrations/cudart/include/cuda_runtime.h"
 
 int main(int argc, char** argv) {
   cudaIpcMemHandle_t handle{};

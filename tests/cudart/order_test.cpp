@@ -5,6 +5,7 @@
 #include <bitset>
 #include <chrono>
 #include <cstring>
+#include <cuda_runtime.h>
 #include <map>
 #include <nccl.h>
 #include <random>
@@ -12,8 +13,6 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "integrations/cudart/include/cuda_runtime.h"
 
 namespace {
 

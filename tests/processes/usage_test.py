@@ -29,6 +29,8 @@ class Usage(job.Test):
                                  (("topo", "search", "a.xml:0"), "0"), (("topo", "search", "--gpus", "a100"), "--gpus"),
                                  (("program", "export", "ring", "--ranks", "4"), "ALGO"),
                                  (("program", "export", "ring_all_reduce"), "--ranks"),
+                                 (("run",), "PROGRAM"), (("run", "--devices", "99", "x"), "--devices"),
+                                 (("run", "/nonexistent/program"), "/nonexistent/program"),
                                  (("program", "verify"), "FILE"),
                                  (("program", "run"), "FILE"),
                                  (("program", "run", "x.xml", "--mode", "many"), "--mode"),

@@ -34,6 +34,7 @@ Command add_aggregator_command(CLI::App& program);
 Command add_doctor_command(CLI::App& program);
 Command add_perf_command(CLI::App& program);
 Command add_program_command(CLI::App& program);
+Command add_run_command(CLI::App& program);
 Command add_sim_command(CLI::App& program);
 Command add_plugin_command(CLI::App& program);
 Command add_cluster_command(CLI::App& program);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * __nv_bfloat16: the upper half of a float.
+ */
+#ifndef PLEXUS_CUDA_BF16_H_
+#define PLEXUS_CUDA_BF16_H_
+
+#include "plexus_small_float.h"
+
+typedef struct {
+  unsigned short x;
+} __nv_bfloat16_raw;
+
+struct alignas(2) __nv_bfloat16 {
+  unsigned short __x;
+  __nv_bfloat16() = default;
+  __nv_bfloat16(float value)
+      : __x(static_cast<unsigned short>(plexus_cuda::Bfloat16::from(value))) {}
+  __nv_bfloat16(double value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(int value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(unsigned value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(long value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(unsigned long value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(long long value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(unsigned long long value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(const __nv_bfloat16_raw& raw) : __x(raw.x) {}
+  operator float() const { return plexus_cuda::Bfloat16::to(__x); }
+  operator __nv_bfloat16_raw() const { return __nv_bfloat16_raw{__x}; }
+};
+typedef struct alignas(4) __nv_bfloat162 {
+  __nv_bfloat16 x, y;
+} __nv_bfloat162;
+typedef __nv_bfloat16 nv_bfloat16;
+typedef __nv_bfloat162 nv_bfloat162;
+
+inline __nv_bfloat16 operator+(__nv_bfloat16 a, __nv_bfloat16 b) {
+  return __nv_bfloat16(float(a) + float(b));
+}
+inline __nv_bfloat16& operator+=(__nv_bfloat16& a, __nv_bfloat16 b) { return a = a + b; }
+inline __nv_bfloat16 operator-(__nv_bfloat16 a, __nv_bfloat16 b) {
+  return __nv_bfloat16(float(a) - float(b));
+}
+inline __nv_bfloat16& operator-=(__nv_bfloat16& a, __nv_bfloat16 b) { return a = a - b; }
+inline __nv_bfloat16 operator*(__nv_bfloat16 a, __nv_bfloat16 b) {
+  return __nv_bfloat16(float(a) * float(b));
+}
+inline __nv_bfloat16& operator*=(__nv_bfloat16& a, __nv_bfloat16 b) { return a = a * b; }
+inline __nv_bfloat16 operator/(__nv_bfloat16 a, __nv_bfloat16 b) {
+  return __nv_bfloat16(float(a) / float(b));
+}
+inline __nv_bfloat16& operator/=(__nv_bfloat16& a, __nv_bfloat16 b) { return a = a / b; }
+inline bool operator==(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) == float(b); }
+inline bool operator!=(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) != float(b); }
+inline bool operator<(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) < float(b); }
+inline bool operator>(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) > float(b); }
+inline bool operator<=(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) <= float(b); }
+inline bool operator>=(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) >= float(b); }
+inline __nv_bfloat16 operator-(__nv_bfloat16 a) { return __nv_bfloat16(-float(a)); }
+inline __nv_bfloat16 __hadd(__nv_bfloat16 a, __nv_bfloat16 b) { return a + b; }
+inline __nv_bfloat16 __hsub(__nv_bfloat16 a, __nv_bfloat16 b) { return a - b; }
+inline __nv_bfloat16 __hmul(__nv_bfloat16 a, __nv_bfloat16 b) { return a * b; }
+inline __nv_bfloat16 __hdiv(__nv_bfloat16 a, __nv_bfloat16 b) { return a / b; }
+inline __nv_bfloat16 __hneg(__nv_bfloat16 a) { return -a; }
+inline __nv_bfloat16 __habs(__nv_bfloat16 a) { return float(a) < 0 ? -a : a; }
+inline __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
+  return __nv_bfloat16(float(a) * float(b) + float(c));
+}
+inline __nv_bfloat16 __hmin(__nv_bfloat16 a, __nv_bfloat16 b) {
+  return float(a) < float(b) || float(b) != float(b) ? a : b;
+}
+inline __nv_bfloat16 __hmax(__nv_bfloat16 a, __nv_bfloat16 b) {
+  return float(a) > float(b) || float(b) != float(b) ? a : b;
+}
+inline bool __heq(__nv_bfloat16 a, __nv_bfloat16 b) { return a == b; }
+inline bool __hlt(__nv_bfloat16 a, __nv_bfloat16 b) { return a < b; }
+inline bool __hgt(__nv_bfloat16 a, __nv_bfloat16 b) { return a > b; }
+inline bool __hisnan(__nv_bfloat16 a) { return float(a) != float(a); }
+inline __nv_bfloat16 __float2bfloat16(float value) { return __nv_bfloat16(value); }
+inline __nv_bfloat16 __float2bfloat16_rn(float value) { return __nv_bfloat16(value); }
+inline __nv_bfloat16 __double2bfloat16(double value) { return __nv_bfloat16(value); }
+inline float __bfloat162float(__nv_bfloat16 value) { return float(value); }
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 value) { return value.__x; }
+inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
+  return __nv_bfloat16(__nv_bfloat16_raw{bits});
+}
+
+#endif
