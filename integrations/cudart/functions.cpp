@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels: what nvcc compiled is registered, so that programs with kernels link and start, and a
-// launch of one says why it cannot run.
+// launch of one says why it cannot run; what plexus-nvcc compiled is run.
 #include <map>
 #include <mutex>
 #include <string>
@@ -8,16 +8,28 @@
 
 #include "integrations/cudart/call.hpp"
 #include "integrations/cudart/devices.hpp"
-#include "integrations/cudart/include/cuda_runtime_api.h"
+#include "integrations/cudart/include/plexus/kernel_calls.h"
+#include "integrations/cudart/kernels.hpp"
 #include "integrations/cudart/runtime.hpp"
 
 namespace plexus::cudart {
 namespace {
 
-/// Names of the kernels that were registered, by the address of their stubs. Threads: any.
+/// The kernels that were registered, by the address of their functions: names of those that nvcc
+/// compiled, entries of those of plexus-nvcc. Threads: any.
 class Kernels {
  public:
   static Kernels& instance() { return Immortal<Kernels>::instance(); }
+  void add(const void* function, const plexusKernelEntry& entry) {
+    const std::lock_guard lock(mutex_);
+    entries_[function] = &entry;
+  }
+  /// nullptr: none of plexus-nvcc's.
+  const plexusKernelEntry* find(const void* function) {
+    const std::lock_guard lock(mutex_);
+    const auto at = entries_.find(function);
+    return at == entries_.end() ? nullptr : at->second;
+  }
   void add(const void* function, const char* name) {
     const std::lock_guard lock(mutex_);
     names_[function] = name;
@@ -32,7 +44,8 @@ class Kernels {
   friend class Immortal<Kernels>;
   Kernels() = default;
   std::mutex mutex_;
-  std::map<const void*, std::string> names_;  // guarded by mutex_
+  std::map<const void*, std::string> names_;                 // guarded by mutex_
+  std::map<const void*, const plexusKernelEntry*> entries_;  // likewise
 };
 
 /// What <<<...>>> passes on to the stub of a kernel.
@@ -44,7 +57,10 @@ struct Configuration {
 };
 thread_local std::vector<Configuration> configurations;
 
-cudaError_t refuse_launch(const void* function) {
+cudaError_t launch(const void* function, const Grid& grid, void** arguments, cudaStream_t stream) {
+  if (const plexusKernelEntry* const entry = Kernels::instance().find(function); entry != nullptr) {
+    return launch_grid({entry->run, entry->release, entry->copy(arguments)}, grid, stream);
+  }
   return refuse(cudaErrorNoKernelImageForDevice,
                 "kernel {} was compiled for a GPU and cannot run over host memory: compile it with "
                 "plexus-nvcc",
@@ -94,12 +110,14 @@ cudaError_t find_driver_function(const char* symbol,
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
 CUDART_EXPORT cudaError_t cudaLaunchKernel(const void* function,
-                                           dim3 /*grid*/,
-                                           dim3 /*block*/,
-                                           void** /*arguments*/,
-                                           size_t /*shared_bytes*/,
-                                           cudaStream_t /*stream*/) {
-  return call("cudaLaunchKernel", [&] { return refuse_launch(function); });
+                                           dim3 grid,
+                                           dim3 block,
+                                           void** arguments,
+                                           size_t shared_bytes,
+                                           cudaStream_t stream) {
+  return call("cudaLaunchKernel", [&] {
+    return launch(function, {grid, block, shared_bytes}, arguments, stream);
+  });
 }
 CUDART_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function,
                                                       dim3 /*grid*/,
@@ -107,12 +125,24 @@ CUDART_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function,
                                                       void** /*arguments*/,
                                                       size_t /*shared_bytes*/,
                                                       cudaStream_t /*stream*/) {
-  return call("cudaLaunchCooperativeKernel", [&] { return refuse_launch(function); });
+  return call("cudaLaunchCooperativeKernel", [&] {
+    return refuse(
+        cudaErrorNotSupported,
+        "blocks run one after the other, so kernel {} cannot have them wait for each other",
+        Kernels::instance().name_of(function));
+  });
 }
-CUDART_EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* /*config*/,
+CUDART_EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config,
                                               const void* function,
-                                              void** /*arguments*/) {
-  return call("cudaLaunchKernelExC", [&] { return refuse_launch(function); });
+                                              void** arguments) {
+  return call("cudaLaunchKernelExC", [&]() -> cudaError_t {
+    CUDART_TRY(check_pointer(config, "the configuration"));
+    return launch(function, {config->gridDim, config->blockDim, config->dynamicSmemBytes},
+                  arguments, config->stream);
+  });
+}
+CUDART_EXPORT void plexusKernelRegister(const void* function, const plexusKernelEntry* entry) {
+  Kernels::instance().add(function, *entry);
 }
 CUDART_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
                                                 const void* function) {

@@ -17,14 +17,14 @@ COMPONENTS = ("runtime", "development", "plugins", "tools")
 # By path below the prefix, the folder of libraries written as `lib`.
 EXPECTED = {
     "runtime": (r"lib/libplexus\.so\.0", r"lib/libnccl\.so\.2"),
-    "development": (r"include/(nccl|plexus)\.h", r"include/plexus/plexus_\w+\.h", r"lib/lib(plexus|nccl)\.so",
+    "development": (r"include/(nccl|nccl_device|plexus)\.h", r"include/plexus/plexus_\w+\.h", r"lib/lib(plexus|nccl)\.so",
                     r"lib/cmake/Plexus/Plexus\w+(-\w+)?\.cmake", r"lib/cmake/Plexus/PluginExports\.map",
                     r"lib/cmake/NCCL/NCCLConfig(Version)?\.cmake", r"lib/pkgconfig/(plexus|nccl)\.pc",
                     r"share/plexus/template-net/\w+\.(c|txt)",
                     r"share/plexus/template-tuner/\w+\.(cpp|csv|txt)", r"share/plexus/examples/\w+\.c",
                     r"share/doc/plexus/docs/[\w-]+\.(md|svg)", r"share/doc/plexus/plugin-api/(ABI|README)\.md"),
     "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so", r"lib/plexus/libnccl-profiler-trace\.so"),
-    "tools": (r"bin/plexus(-cluster)?", r"share/man/man1/plexus\.1", r"share/bash-completion/completions/plexus",
+    "tools": (r"bin/plexus(-cluster|-nvcc)?", r"share/man/man1/plexus\.1", r"share/bash-completion/completions/plexus",
               r"lib/plexus/libplexus-cuda(rt)?-stub(-[\d.]+)?\.so", r"lib/plexus/cudart/libcudart\.so(\.1[23])?",
               r"include/plexus/cudart/(plexus/)?\w+\.h"),
 }

@@ -78,6 +78,10 @@ inline bool __hisnan(__nv_bfloat16 a) { return float(a) != float(a); }
 inline __nv_bfloat16 __float2bfloat16(float value) { return __nv_bfloat16(value); }
 inline __nv_bfloat16 __float2bfloat16_rn(float value) { return __nv_bfloat16(value); }
 inline __nv_bfloat16 __double2bfloat16(double value) { return __nv_bfloat16(value); }
+inline __nv_bfloat16 __int2bfloat16_rn(int value) { return __nv_bfloat16(value); }
+inline __nv_bfloat16 __uint2bfloat16_rn(unsigned value) { return __nv_bfloat16(value); }
+inline __nv_bfloat16 __ll2bfloat16_rn(long long value) { return __nv_bfloat16(value); }
+inline __nv_bfloat16 __ull2bfloat16_rn(unsigned long long value) { return __nv_bfloat16(value); }
 inline float __bfloat162float(__nv_bfloat16 value) { return float(value); }
 inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 value) { return value.__x; }
 inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {

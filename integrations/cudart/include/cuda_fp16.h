@@ -70,6 +70,9 @@ inline __half __float2half(float value) { return __half(value); }
 inline __half __float2half_rn(float value) { return __half(value); }
 inline __half __double2half(double value) { return __half(value); }
 inline __half __int2half_rn(int value) { return __half(value); }
+inline __half __uint2half_rn(unsigned value) { return __half(value); }
+inline __half __ll2half_rn(long long value) { return __half(value); }
+inline __half __ull2half_rn(unsigned long long value) { return __half(value); }
 inline float __half2float(__half value) { return float(value); }
 inline unsigned short __half_as_ushort(__half value) { return value.__x; }
 inline __half __ushort_as_half(unsigned short bits) { return __half(__half_raw{bits}); }
