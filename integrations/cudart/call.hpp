@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "integrations/cudart/include/driver_types.h"
 
