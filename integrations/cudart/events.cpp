@@ -115,6 +115,9 @@ cudaError_t Events::record(cudaEvent_t event, cudaStream_t stream, bool is_exter
   auto capture = streams.capture_of(*on);
   if (capture != nullptr && !is_external) {
     const int mark = streams.mark_capture(*on);
+    if (mark == kNoMark) {
+      return refuse(cudaErrorStreamCaptureInvalidated, "another thread has ended the capture");
+    }
     const std::lock_guard lock(mutex_);
     found->capture = std::move(capture);
     found->mark = mark;

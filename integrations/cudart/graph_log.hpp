@@ -4,6 +4,7 @@
 // capture being a lane, of which lane 0 is the stream that the graph is launched on.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,8 @@ struct Stream;
 
 /// Puts a piece of work on a stream of plexusStreamCreate.
 using Issue = std::function<cudaError_t(cudaStream_t handle)>;
+
+inline constexpr int kNoMark = -1;
 
 struct GraphOp {
   enum class Kind { kWork, kMark, kWait };
@@ -39,7 +42,7 @@ struct Capture {
   std::shared_ptr<Stream> origin;
   std::vector<std::shared_ptr<Stream>> joined;  // by lane - 1
   GraphLog log;
-  bool is_invalid = false;
+  std::atomic<bool> is_invalid{false};
 };
 
 /// Does lane 0 wait, in the end, for all that is on the others?

@@ -412,6 +412,9 @@ std::shared_ptr<Capture> Streams::capture_of(const Stream& stream) {
 
 int Streams::mark_capture(Stream& stream) {
   const std::lock_guard lock(mutex_);
+  if (stream.capture == nullptr) {
+    return kNoMark;
+  }
   const int mark = stream.capture->log.marks++;
   add_op(stream, {.kind = GraphOp::Kind::kMark, .mark = mark});
   return mark;

@@ -70,7 +70,8 @@ class Streams {
   std::shared_ptr<Capture> capture_of(const Stream& stream);
   /// `stream` waits for a place in `capture`, and is in it from now on.
   cudaError_t join_capture(Stream& stream, const std::shared_ptr<Capture>& capture, int mark);
-  /// A place in the capture that `stream` is in: the end of what it has there.
+  /// A place in the capture that `stream` is in: the end of what it has there. kNoMark: another
+  /// thread has ended the capture.
   int mark_capture(Stream& stream);
 
   // -- for libplexus (core/device/virtual_devices.h) --

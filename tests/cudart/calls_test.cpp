@@ -215,6 +215,39 @@ TEST(Memory, IsFreedInTheOrderOfAStream) {
   OK(cudaStreamDestroy(stream));
 }
 
+TEST(Pools, GiveMemoryOfTheirDevice) {
+  OK(cudaSetDevice(0));
+  cudaMemPool_t own = nullptr;
+  cudaMemPool_t same = nullptr;
+  cudaMemPool_t made = nullptr;
+  OK(cudaDeviceGetDefaultMemPool(&own, 1));
+  OK(cudaDeviceGetMemPool(&same, 1));
+  EXPECT_EQ(own, same);
+  uint64_t bytes = 1 << 20;
+  OK(cudaMemPoolSetAttribute(own, cudaMemPoolAttrReleaseThreshold, &bytes));
+  bytes = 0;
+  OK(cudaMemPoolGetAttribute(own, cudaMemPoolAttrReleaseThreshold, &bytes));
+  EXPECT_EQ(bytes, 1U << 20);
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, 2};
+  OK(cudaMemPoolCreate(&made, &properties));
+  void* memory = nullptr;
+  OK(cudaMallocFromPoolAsync(&memory, 5000, made, nullptr));
+  cudaPointerAttributes attributes{};
+  OK(cudaPointerGetAttributes(&attributes, memory));
+  EXPECT_EQ(attributes.device, 2);
+  OK(cudaMemPoolGetAttribute(made, cudaMemPoolAttrUsedMemCurrent, &bytes));
+  EXPECT_GE(bytes, 5000U);
+  OK(cudaFreeAsync(memory, nullptr));
+  OK(cudaMemPoolTrimTo(made, 0));
+  OK(cudaMemPoolDestroy(made));
+  EXPECT_EQ(cudaMemPoolDestroy(made), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemPoolDestroy(own), cudaErrorInvalidValue);
+  properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+  EXPECT_EQ(cudaMemPoolCreate(&made, &properties), cudaErrorNotSupported);
+}
+
 TEST(Copies, CheckSizesAndKinds) {
   char* device = nullptr;
   std::vector<char> own(2000, 3);
