@@ -159,7 +159,7 @@ int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank);
     abort();                                                                                \
   }
 #else
-#define PLEXUS_NO_DEVICE_API = delete;
+#define PLEXUS_NO_DEVICE_API = delete
 #endif
 
 namespace cuda {
@@ -189,46 +189,51 @@ struct ncclGin_SignalAdd {
 };
 enum class ncclGinFenceLevel { None = 0, Relaxed = 0, Put = 1, Get = 2 };
 
-inline ncclTeam ncclTeamWorld(const ncclDevComm&) PLEXUS_NO_DEVICE_API inline ncclTeam
-    ncclTeamLsa(const ncclDevComm&) PLEXUS_NO_DEVICE_API inline ncclTeam
-    ncclTeamRail(const ncclDevComm&) PLEXUS_NO_DEVICE_API
-    inline void* ncclGetLocalPointer(ncclWindow_t, size_t)
-PLEXUS_NO_DEVICE_API
-inline void* ncclGetLsaPointer(ncclWindow_t, size_t, int) PLEXUS_NO_DEVICE_API
-    inline void* ncclGetPeerPointer(ncclWindow_t, size_t, int) PLEXUS_NO_DEVICE_API
-    inline void* ncclGetPeerPointer(ncclWindow_t, size_t, ncclTeam, int) PLEXUS_NO_DEVICE_API
-    inline void* ncclGetMultimemPointer(ncclWindow_t, size_t, ncclMultimemHandle)
-PLEXUS_NO_DEVICE_API
+inline ncclTeam ncclTeamWorld(const ncclDevComm&) PLEXUS_NO_DEVICE_API;
+inline ncclTeam ncclTeamLsa(const ncclDevComm&) PLEXUS_NO_DEVICE_API;
+inline ncclTeam ncclTeamRail(const ncclDevComm&) PLEXUS_NO_DEVICE_API;
+inline void* ncclGetLocalPointer(ncclWindow_t, size_t) PLEXUS_NO_DEVICE_API;
+inline void* ncclGetLsaPointer(ncclWindow_t, size_t, int) PLEXUS_NO_DEVICE_API;
+inline void* ncclGetPeerPointer(ncclWindow_t, size_t, int) PLEXUS_NO_DEVICE_API;
+inline void* ncclGetPeerPointer(ncclWindow_t, size_t, ncclTeam, int) PLEXUS_NO_DEVICE_API;
+inline void* ncclGetMultimemPointer(ncclWindow_t, size_t, ncclMultimemHandle) PLEXUS_NO_DEVICE_API;
 inline void* ncclGetLsaMultimemPointer(ncclWindow_t,
                                        size_t,
-                                       const ncclDevComm&) PLEXUS_NO_DEVICE_API
+                                       const ncclDevComm&) PLEXUS_NO_DEVICE_API;
 
-    struct ncclGin {
-  ncclGin(const ncclDevComm&, int) PLEXUS_NO_DEVICE_API template <class... Arguments>
-  void put(Arguments&&...) PLEXUS_NO_DEVICE_API template <class... Arguments>
-  void signal(Arguments&&...) PLEXUS_NO_DEVICE_API template <class... Arguments>
-  void waitSignal(Arguments&&...) PLEXUS_NO_DEVICE_API template <class... Arguments>
-  void flush(Arguments&&...) PLEXUS_NO_DEVICE_API uint64_t
-      readSignal(ncclGinSignal_t) PLEXUS_NO_DEVICE_API
+struct ncclGin {
+  ncclGin(const ncclDevComm&, int) PLEXUS_NO_DEVICE_API;
+  template <class... Arguments>
+  void put(Arguments&&...) PLEXUS_NO_DEVICE_API;
+  template <class... Arguments>
+  void signal(Arguments&&...) PLEXUS_NO_DEVICE_API;
+  template <class... Arguments>
+  void waitSignal(Arguments&&...) PLEXUS_NO_DEVICE_API;
+  template <class... Arguments>
+  void flush(Arguments&&...) PLEXUS_NO_DEVICE_API;
+  uint64_t readSignal(ncclGinSignal_t) PLEXUS_NO_DEVICE_API;
 };
 
 template <class Coop>
 struct ncclBarrierSession {
   template <class... Arguments>
-  ncclBarrierSession(Arguments&&...) PLEXUS_NO_DEVICE_API template <class... Arguments>
-  void sync(Arguments&&...) PLEXUS_NO_DEVICE_API
+  ncclBarrierSession(Arguments&&...) PLEXUS_NO_DEVICE_API;
+  template <class... Arguments>
+  void sync(Arguments&&...) PLEXUS_NO_DEVICE_API;
 };
 template <class Coop>
 struct ncclLsaBarrierSession {
   template <class... Arguments>
-  ncclLsaBarrierSession(Arguments&&...) PLEXUS_NO_DEVICE_API template <class... Arguments>
-  void sync(Arguments&&...) PLEXUS_NO_DEVICE_API
+  ncclLsaBarrierSession(Arguments&&...) PLEXUS_NO_DEVICE_API;
+  template <class... Arguments>
+  void sync(Arguments&&...) PLEXUS_NO_DEVICE_API;
 };
 template <class Coop>
 struct ncclGinBarrierSession {
   template <class... Arguments>
-  ncclGinBarrierSession(Arguments&&...) PLEXUS_NO_DEVICE_API template <class... Arguments>
-  void sync(Arguments&&...) PLEXUS_NO_DEVICE_API
+  ncclGinBarrierSession(Arguments&&...) PLEXUS_NO_DEVICE_API;
+  template <class... Arguments>
+  void sync(Arguments&&...) PLEXUS_NO_DEVICE_API;
 };
 #undef PLEXUS_NO_DEVICE_API
 #endif
