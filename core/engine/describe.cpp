@@ -97,10 +97,15 @@ Error describe_failure(LaneRun& lane) {
 }
 
 Error describe_gone(const Wait& wait) {
+  // A network may also have dropped what the peer sent before it closed: libraries do.
   return fail(Code::kInvalidUsage,
               "the ranks' calls differ: {} waits for rank {}, whose process has left without that "
-              "call; every rank of a communicator must make the same calls in the same order",
-              describe_call(wait.call), wait.peer);
+              "call{}; every rank of a communicator must make the same calls in the same order",
+              describe_call(wait.call), wait.peer,
+              wait.where.empty() ? ""
+                                 : fmt::format(" (if it did make it, the network lost its message: "
+                                               "{})",
+                                               wait.where));
 }
 
 Error describe_mismatch(const Mismatch& mismatch) {

@@ -174,7 +174,14 @@ std::optional<Wait> find_missing(const Execution& execution,
   const auto end = std::find_if(execution.ends.begin(), execution.ends.end(), is_missing);
   const CallRecord* const call =
       end == execution.ends.end() ? nullptr : find_call(execution, **end);
-  return call == nullptr ? std::nullopt : std::optional(Wait{*call, (*end)->key().peer, true, {}});
+  if (call == nullptr) {
+    return std::nullopt;
+  }
+  const Error* const broken = (*end)->broken();
+  return Wait{.call = *call,
+              .peer = (*end)->key().peer,
+              .certain = true,
+              .where = broken == nullptr ? std::string() : broken->message()};
 }
 
 Standstill describe_standstill(const Execution& execution) {

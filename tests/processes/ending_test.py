@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that end without ncclCommDestroy: normally, or at once (_exit, a signal). What has arrived from them is used; a
 call of the others fails only when a message is missing, and then the reason is told."""
+import os
 import time
 
 import job
@@ -127,6 +128,26 @@ class Ending(leaving_test.ToldRanks):
 
 class EndingOverTcp(Ending):
     environment = leaving_test.OVER_TCP
+
+
+class EndingOverALibraryThatLosesAMessage(leaving_test.ToldRanks):
+    environment = {**leaving_test.OVER_TCP, "NCCL_NET_PLUGIN": "tcp-v8", "TCP_FIXTURE_FAULT": "lost",
+                   "PLEXUS_PLUGIN_PATH": os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")}
+
+    def test_the_network_is_named_beside_the_calls(self):
+        """The call was made. All that is known is that its message did not come before the end of the connection."""
+        ranks = self.start_world(2)
+        for value in range(49):
+            ranks[0].tell("send", "world", 1, value)
+            self.assertEqual(self.tell_all(ranks[1:], "recv", "world", 0), [value])
+            self.assertEqual(ranks[0].answer().code, 0)
+        self.tell_all(ranks[:1], "send", "world", 1, 49)
+        ranks[0].tell("end")
+        ranks[0].process.wait(timeout=job.bound(leaving_test.SECONDS))
+        ranks[1].tell("recv", "world", 0)
+        text = ranks[1].answer(FAILS_SECONDS).text
+        self.assertIn("the network lost its message", text)
+        self.assertIn("net plugin TcpOld", text)
 
 
 if __name__ == "__main__":
