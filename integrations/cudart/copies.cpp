@@ -289,6 +289,18 @@ CUDART_EXPORT cudaError_t cudaMemcpy2D(void* to,
     return copy_2d(to, from, {to_pitch, from_pitch, width, height}, kind, {nullptr, Wait::kYes});
   });
 }
+CUDART_EXPORT cudaError_t cudaMemcpy2D_ptds(void* to,
+                                            size_t to_pitch,
+                                            const void* from,
+                                            size_t from_pitch,
+                                            size_t width,
+                                            size_t height,
+                                            cudaMemcpyKind kind) {
+  return call("cudaMemcpy2D", [&] {
+    return copy_2d(to, from, {to_pitch, from_pitch, width, height}, kind,
+                   {cudaStreamPerThread, Wait::kYes});
+  });
+}
 CUDART_EXPORT cudaError_t cudaMemcpy2DAsync(void* to,
                                             size_t to_pitch,
                                             const void* from,
@@ -315,6 +327,11 @@ CUDART_EXPORT cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* parameters,
 CUDART_EXPORT cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   return call("cudaMemset", [&] {
     return fill(side(memory), value, {.width = bytes}, {nullptr, Wait::kYes});
+  });
+}
+CUDART_EXPORT cudaError_t cudaMemset_ptds(void* memory, int value, size_t bytes) {
+  return call("cudaMemset", [&] {
+    return fill(side(memory), value, {.width = bytes}, {cudaStreamPerThread, Wait::kYes});
   });
 }
 CUDART_EXPORT cudaError_t cudaMemsetAsync(void* memory,

@@ -86,4 +86,12 @@ CUDART_EXPORT cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream,
                                                      unsigned flags) {
   return cudaStreamAddCallback(own(stream), callback, user, flags);
 }
+CUDART_EXPORT cudaError_t cudaLaunchKernel_ptsz(const void* function,
+                                                dim3 grid,
+                                                dim3 block,
+                                                void** arguments,
+                                                size_t shared_bytes,
+                                                cudaStream_t stream) {
+  return cudaLaunchKernel(function, grid, block, arguments, shared_bytes, own(stream));
+}
 // NOLINTEND(readability-function-size)

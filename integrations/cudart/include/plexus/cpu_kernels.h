@@ -61,7 +61,11 @@ struct Configuration {
   cudaStream_t stream = nullptr;
 
   Configuration(dim3 g, dim3 b, size_t bytes = 0, cudaStream_t s = nullptr)
-      : grid(g), block(b), shared_bytes(bytes), stream(s) {}
+      : grid(g), block(b), shared_bytes(bytes), stream(s) {
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+    stream = s == nullptr ? cudaStreamPerThread : s;
+#endif
+  }
 
   template <class Kernel, class... A>
   void launch(Kernel kernel, A... arguments) const {
