@@ -100,8 +100,8 @@ void fill_abilities(Properties& all) {
 }
 
 cudaError_t describe(void* properties, int device) {
-  CUDART_TRY(check_pointer(properties, "the address of the properties"));
-  CUDART_TRY(check_device(device));
+  PLEXUS_CUDART_TRY(check_pointer(properties, "the address of the properties"));
+  PLEXUS_CUDART_TRY(check_device(device));
   Properties all{};
   std::snprintf(all.name, sizeof(all.name), "Plexus virtual device over host memory");
   all.uuid = uuid_of(device);
@@ -119,13 +119,13 @@ cudaError_t describe(void* properties, int device) {
 }
 
 cudaError_t get_version(int* version) {
-  CUDART_TRY(check_pointer(version, "the address of the version"));
+  PLEXUS_CUDART_TRY(check_pointer(version, "the address of the version"));
   *version = kVersion;
   return cudaSuccess;
 }
 
 cudaError_t check_advice(const void* memory, cudaStream_t stream) {
-  CUDART_TRY(check_pointer(memory, "the memory"));
+  PLEXUS_CUDART_TRY(check_pointer(memory, "the memory"));
   return Runtime::instance().streams.check(stream);
 }
 
@@ -134,10 +134,10 @@ cudaError_t check_advice(const void* memory, cudaStream_t stream) {
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
+PLEXUS_CUDART cudaError_t cudaRuntimeGetVersion(int* version) {
   return call("cudaRuntimeGetVersion", [&] { return get_version(version); });
 }
-CUDART_EXPORT cudaError_t cudaDriverGetVersion(int* version) {
+PLEXUS_CUDART cudaError_t cudaDriverGetVersion(int* version) {
   return call("cudaDriverGetVersion", [&] { return get_version(version); });
 }
 
@@ -157,12 +157,12 @@ static cudaError_t describe_capture_without_graph(cudaStream_t stream,
 }
 
 #if PLEXUS_CUDART_MAJOR == 12
-CUDART_EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
+PLEXUS_CUDART cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                                    cudaStreamCaptureStatus* status,
                                                    unsigned long long* id) {
   return call("cudaStreamGetCaptureInfo", [&] { return describe_capture(stream, status, id); });
 }
-CUDART_EXPORT cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
+PLEXUS_CUDART cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
                                                       cudaStreamCaptureStatus* status,
                                                       unsigned long long* id,
                                                       cudaGraph_t* graph,
@@ -171,20 +171,20 @@ CUDART_EXPORT cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
   return call("cudaStreamGetCaptureInfo",
               [&] { return describe_capture_without_graph(stream, status, id, graph, count); });
 }
-CUDART_EXPORT cudaError_t cudaGetDeviceProperties_v2(void* properties, int device) {
+PLEXUS_CUDART cudaError_t cudaGetDeviceProperties_v2(void* properties, int device) {
   return call("cudaGetDeviceProperties", [&] { return describe(properties, device); });
 }
-CUDART_EXPORT cudaError_t cudaMemAdvise(const void* memory, size_t, cudaMemoryAdvise, int) {
+PLEXUS_CUDART cudaError_t cudaMemAdvise(const void* memory, size_t, cudaMemoryAdvise, int) {
   return call("cudaMemAdvise", [&] { return check_advice(memory, nullptr); });
 }
-CUDART_EXPORT cudaError_t cudaMemPrefetchAsync(const void* memory,
+PLEXUS_CUDART cudaError_t cudaMemPrefetchAsync(const void* memory,
                                                size_t,
                                                int,
                                                cudaStream_t stream) {
   return call("cudaMemPrefetchAsync", [&] { return check_advice(memory, stream); });
 }
 #else
-CUDART_EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
+PLEXUS_CUDART cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                                    cudaStreamCaptureStatus* status,
                                                    unsigned long long* id,
                                                    cudaGraph_t* graph,
@@ -194,16 +194,16 @@ CUDART_EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
   return call("cudaStreamGetCaptureInfo",
               [&] { return describe_capture_without_graph(stream, status, id, graph, count); });
 }
-CUDART_EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+PLEXUS_CUDART cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call("cudaGetDeviceProperties", [&] { return describe(properties, device); });
 }
-CUDART_EXPORT cudaError_t cudaMemAdvise(const void* memory,
+PLEXUS_CUDART cudaError_t cudaMemAdvise(const void* memory,
                                         size_t /*bytes*/,
                                         cudaMemoryAdvise /*advice*/,
                                         cudaMemLocation) {
   return call("cudaMemAdvise", [&] { return check_advice(memory, nullptr); });
 }
-CUDART_EXPORT cudaError_t cudaMemPrefetchAsync(const void* memory,
+PLEXUS_CUDART cudaError_t cudaMemPrefetchAsync(const void* memory,
                                                size_t /*bytes*/,
                                                cudaMemLocation,
                                                unsigned /*flags*/,

@@ -12,7 +12,7 @@
 
 #include "integrations/cudart/include/driver_types.h"
 
-#define CUDART_EXPORT extern "C" __attribute__((visibility("default")))
+#define PLEXUS_CUDART extern "C" __attribute__((visibility("default")))
 
 namespace plexus::cudart {
 
@@ -64,9 +64,9 @@ cudaError_t call(const char* name, const Body& body, Use use = Use::kPermitted) 
 }  // namespace plexus::cudart
 
 /// `if (...) return ...;` of a step that may fail.
-#define CUDART_TRY(expression)                                                          \
-  do {                                                                                  \
-    if (const cudaError_t cudart_result = (expression); cudart_result != cudaSuccess) { \
-      return cudart_result;                                                             \
-    }                                                                                   \
+#define PLEXUS_CUDART_TRY(expression)                                                     \
+  do {                                                                                    \
+    if (const cudaError_t result_of_step = (expression); result_of_step != cudaSuccess) { \
+      return result_of_step;                                                              \
+    }                                                                                     \
   } while (false)

@@ -70,7 +70,7 @@ struct Place {
 };
 
 cudaError_t find_place(const Side& at, size_t bytes, const char* what, Place* place) {
-  CUDART_TRY(check_pointer(at.data, what));
+  PLEXUS_CUDART_TRY(check_pointer(at.data, what));
   const auto found = Runtime::instance().memory.find(at.data);
   if (!found.has_value()) {
     *place = {};
@@ -120,20 +120,20 @@ cudaError_t put_on(cudaStream_t stream,
                    std::function<void()> work) {
   Runtime& runtime = Runtime::instance();
   std::shared_ptr<Stream> found;
-  CUDART_TRY(runtime.streams.find(stream, &found));
+  PLEXUS_CUDART_TRY(runtime.streams.find(stream, &found));
   const bool is_captured = runtime.streams.capture_of(*found) != nullptr;
   if (waits && is_captured && found->is_legacy) {
     return refuse(cudaErrorStreamCaptureUnsupported, "the stream is captured");
   }
   if (waits && !is_captured) {
-    CUDART_TRY(runtime.streams.begin_work(*found));
+    PLEXUS_CUDART_TRY(runtime.streams.begin_work(*found));
     if (plexusStreamIsIdle(found->handle) != 0) {
       work();
       return cudaSuccess;
     }
   }
   Worker* const worker = bytes > kShortMax ? &runtime.copies : nullptr;
-  CUDART_TRY(runtime.streams.enqueue_work(stream, worker, std::move(work), type));
+  PLEXUS_CUDART_TRY(runtime.streams.enqueue_work(stream, worker, std::move(work), type));
   return waits && !is_captured ? runtime.streams.synchronize(stream) : cudaSuccess;
 }
 
@@ -143,16 +143,16 @@ cudaError_t copy(const Side& to,
                  cudaMemcpyKind kind,
                  std::pair<cudaStream_t, Wait> where) {
   const auto [stream, wait] = where;
-  CUDART_TRY(check_device(current_device()));
-  CUDART_TRY(Runtime::instance().streams.check(stream));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(Runtime::instance().streams.check(stream));
   if (box.bytes() == 0) {
     return cudaSuccess;
   }
   Place to_place;
   Place from_place;
-  CUDART_TRY(find_place(to, to.span(box), "the destination", &to_place));
-  CUDART_TRY(find_place(from, from.span(box), "the source", &from_place));
-  CUDART_TRY(check_kind(kind, to_place, from_place));
+  PLEXUS_CUDART_TRY(find_place(to, to.span(box), "the destination", &to_place));
+  PLEXUS_CUDART_TRY(find_place(from, from.span(box), "the source", &from_place));
+  PLEXUS_CUDART_TRY(check_kind(kind, to_place, from_place));
   // A copy within devices does not hold up the host, even when it is not asynchronous.
   const bool is_within_devices = !to_place.is_host && !from_place.is_host;
   const bool waits = wait == Wait::kYes ? !is_within_devices : !to_place.is_known;
@@ -160,7 +160,7 @@ cudaError_t copy(const Side& to,
     auto staged = std::make_shared<std::vector<std::byte>>(box.bytes());
     const Side stage{.data = staged->data(), .pitch = box.width, .rows = box.height};
     std::shared_ptr<Stream> found;
-    CUDART_TRY(Runtime::instance().streams.find(stream, &found));
+    PLEXUS_CUDART_TRY(Runtime::instance().streams.find(stream, &found));
     if (Runtime::instance().streams.capture_of(*found) == nullptr) {
       move_box(stage, from, box);
       return put_on(stream, box.bytes(), false, cudaGraphNodeTypeMemcpy,
@@ -172,13 +172,13 @@ cudaError_t copy(const Side& to,
 }
 
 cudaError_t fill(const Side& to, int value, const Box& box, std::pair<cudaStream_t, Wait> where) {
-  CUDART_TRY(check_device(current_device()));
-  CUDART_TRY(Runtime::instance().streams.check(where.first));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(Runtime::instance().streams.check(where.first));
   if (box.bytes() == 0) {
     return cudaSuccess;
   }
   Place place;
-  CUDART_TRY(find_place(to, to.span(box), "the memory", &place));
+  PLEXUS_CUDART_TRY(find_place(to, to.span(box), "the memory", &place));
   if (!place.is_known) {
     return refuse(cudaErrorInvalidValue, "{} is no memory that CUDA knows", fmt::ptr(to.data));
   }
@@ -205,20 +205,20 @@ cudaError_t copy_2d(void* to,
                     const Rows& rows,
                     cudaMemcpyKind kind,
                     std::pair<cudaStream_t, Wait> where) {
-  CUDART_TRY(check_pitch(rows.width, rows.to_pitch));
-  CUDART_TRY(check_pitch(rows.width, rows.from_pitch));
+  PLEXUS_CUDART_TRY(check_pitch(rows.width, rows.to_pitch));
+  PLEXUS_CUDART_TRY(check_pitch(rows.width, rows.from_pitch));
   return copy(side(to, rows.to_pitch), side(from, rows.from_pitch),
               {.width = rows.width, .height = rows.height}, kind, where);
 }
 
 cudaError_t copy_3d(const cudaMemcpy3DParms* parameters, std::pair<cudaStream_t, Wait> where) {
-  CUDART_TRY(check_pointer(parameters, "the parameters"));
+  PLEXUS_CUDART_TRY(check_pointer(parameters, "the parameters"));
   const cudaMemcpy3DParms& p = *parameters;
   if (p.srcArray != nullptr || p.dstArray != nullptr) {
     return refuse(cudaErrorNotSupported, "there are no arrays over host memory");
   }
-  CUDART_TRY(check_pitch(p.extent.width, p.dstPtr.pitch));
-  CUDART_TRY(check_pitch(p.extent.width, p.srcPtr.pitch));
+  PLEXUS_CUDART_TRY(check_pitch(p.extent.width, p.dstPtr.pitch));
+  PLEXUS_CUDART_TRY(check_pitch(p.extent.width, p.srcPtr.pitch));
   Side to = side(p.dstPtr.ptr, p.dstPtr.pitch, p.dstPtr.ysize);
   Side from = side(p.srcPtr.ptr, p.srcPtr.pitch, p.srcPtr.ysize);
   to.data = to.row(p.dstPos.y, p.dstPos.z) + p.dstPos.x;
@@ -233,8 +233,8 @@ cudaError_t copy_peer(void* to,
                       size_t bytes,
                       std::pair<int, int> devices,
                       std::pair<cudaStream_t, Wait> where) {
-  CUDART_TRY(check_device(devices.first));
-  CUDART_TRY(check_device(devices.second));
+  PLEXUS_CUDART_TRY(check_device(devices.first));
+  PLEXUS_CUDART_TRY(check_device(devices.second));
   return copy(side(to), side(from), {.width = bytes}, cudaMemcpyDeviceToDevice, where);
 }
 
@@ -243,7 +243,7 @@ cudaError_t copy_peer(void* to,
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaMemcpy(void* to,
+PLEXUS_CUDART cudaError_t cudaMemcpy(void* to,
                                      const void* from,
                                      size_t bytes,
                                      cudaMemcpyKind kind) {
@@ -251,7 +251,7 @@ CUDART_EXPORT cudaError_t cudaMemcpy(void* to,
     return copy(side(to), side(from), {.width = bytes}, kind, {nullptr, Wait::kYes});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemcpy_ptds(void* to,
+PLEXUS_CUDART cudaError_t cudaMemcpy_ptds(void* to,
                                           const void* from,
                                           size_t bytes,
                                           cudaMemcpyKind kind) {
@@ -259,26 +259,26 @@ CUDART_EXPORT cudaError_t cudaMemcpy_ptds(void* to,
     return copy(side(to), side(from), {.width = bytes}, kind, {cudaStreamPerThread, Wait::kYes});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemcpyAsync(
+PLEXUS_CUDART cudaError_t cudaMemcpyAsync(
     void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   return call("cudaMemcpyAsync", [&] {
     return copy(side(to), side(from), {.width = bytes}, kind, {stream, Wait::kIfPageable});
   });
 }
-CUDART_EXPORT cudaError_t
+PLEXUS_CUDART cudaError_t
 cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, size_t bytes) {
   return call("cudaMemcpyPeer", [&] {
     return copy_peer(to, from, bytes, {to_device, from_device}, {nullptr, Wait::kYes});
   });
 }
 // NOLINTBEGIN(readability-function-size): the numbers of parameters are CUDA's
-CUDART_EXPORT cudaError_t cudaMemcpyPeerAsync(
+PLEXUS_CUDART cudaError_t cudaMemcpyPeerAsync(
     void* to, int to_device, const void* from, int from_device, size_t bytes, cudaStream_t stream) {
   return call("cudaMemcpyPeerAsync", [&] {
     return copy_peer(to, from, bytes, {to_device, from_device}, {stream, Wait::kIfPageable});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemcpy2D(void* to,
+PLEXUS_CUDART cudaError_t cudaMemcpy2D(void* to,
                                        size_t to_pitch,
                                        const void* from,
                                        size_t from_pitch,
@@ -289,7 +289,7 @@ CUDART_EXPORT cudaError_t cudaMemcpy2D(void* to,
     return copy_2d(to, from, {to_pitch, from_pitch, width, height}, kind, {nullptr, Wait::kYes});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemcpy2D_ptds(void* to,
+PLEXUS_CUDART cudaError_t cudaMemcpy2D_ptds(void* to,
                                             size_t to_pitch,
                                             const void* from,
                                             size_t from_pitch,
@@ -301,7 +301,7 @@ CUDART_EXPORT cudaError_t cudaMemcpy2D_ptds(void* to,
                    {cudaStreamPerThread, Wait::kYes});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemcpy2DAsync(void* to,
+PLEXUS_CUDART cudaError_t cudaMemcpy2DAsync(void* to,
                                             size_t to_pitch,
                                             const void* from,
                                             size_t from_pitch,
@@ -315,26 +315,26 @@ CUDART_EXPORT cudaError_t cudaMemcpy2DAsync(void* to,
   });
 }
 // NOLINTEND(readability-function-size)
-CUDART_EXPORT cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* parameters) {
+PLEXUS_CUDART cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* parameters) {
   return call("cudaMemcpy3D", [&] { return copy_3d(parameters, {nullptr, Wait::kYes}); });
 }
-CUDART_EXPORT cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* parameters,
+PLEXUS_CUDART cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* parameters,
                                             cudaStream_t stream) {
   return call("cudaMemcpy3DAsync", [&] {
     return copy_3d(parameters, {stream, Wait::kIfPageable});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+PLEXUS_CUDART cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   return call("cudaMemset", [&] {
     return fill(side(memory), value, {.width = bytes}, {nullptr, Wait::kYes});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemset_ptds(void* memory, int value, size_t bytes) {
+PLEXUS_CUDART cudaError_t cudaMemset_ptds(void* memory, int value, size_t bytes) {
   return call("cudaMemset", [&] {
     return fill(side(memory), value, {.width = bytes}, {cudaStreamPerThread, Wait::kYes});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemsetAsync(void* memory,
+PLEXUS_CUDART cudaError_t cudaMemsetAsync(void* memory,
                                           int value,
                                           size_t bytes,
                                           cudaStream_t stream) {
@@ -342,18 +342,18 @@ CUDART_EXPORT cudaError_t cudaMemsetAsync(void* memory,
     return fill(side(memory), value, {.width = bytes}, {stream, Wait::kIfPageable});
   });
 }
-CUDART_EXPORT cudaError_t
+PLEXUS_CUDART cudaError_t
 cudaMemset2D(void* memory, size_t pitch, int value, size_t width, size_t height) {
   return call("cudaMemset2D", [&]() -> cudaError_t {
-    CUDART_TRY(check_pitch(width, pitch));
+    PLEXUS_CUDART_TRY(check_pitch(width, pitch));
     return fill(side(memory, pitch), value, {.width = width, .height = height},
                 {nullptr, Wait::kYes});
   });
 }
-CUDART_EXPORT cudaError_t cudaMemset2DAsync(
+PLEXUS_CUDART cudaError_t cudaMemset2DAsync(
     void* memory, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
   return call("cudaMemset2DAsync", [&]() -> cudaError_t {
-    CUDART_TRY(check_pitch(width, pitch));
+    PLEXUS_CUDART_TRY(check_pitch(width, pitch));
     return fill(side(memory, pitch), value, {.width = width, .height = height},
                 {stream, Wait::kIfPageable});
   });

@@ -94,8 +94,8 @@ constexpr AttributeRow kAttributes[] = {
 };
 
 cudaError_t get_attribute(int* value, cudaDeviceAttr attribute, int device) {
-  CUDART_TRY(check_pointer(value, "the address of the value"));
-  CUDART_TRY(check_device(device));
+  PLEXUS_CUDART_TRY(check_pointer(value, "the address of the value"));
+  PLEXUS_CUDART_TRY(check_device(device));
   if (attribute < cudaDevAttrMaxThreadsPerBlock || attribute >= cudaDevAttrMax) {
     return refuse(cudaErrorInvalidValue, "there is no attribute {}", static_cast<int>(attribute));
   }
@@ -123,8 +123,8 @@ std::array<char, kPciTextBytes> pci_text(int device) {
 }
 
 cudaError_t find_by_pci(int* device, const char* id) {
-  CUDART_TRY(check_pointer(device, "the address of the device"));
-  CUDART_TRY(check_pointer(id, "the bus id"));
+  PLEXUS_CUDART_TRY(check_pointer(device, "the address of the device"));
+  PLEXUS_CUDART_TRY(check_pointer(id, "the bus id"));
   unsigned domain = 0;
   unsigned bus = 0;
   unsigned slot = 0;
@@ -141,12 +141,12 @@ cudaError_t find_by_pci(int* device, const char* id) {
 }
 
 cudaError_t check_pair(int device, int peer) {
-  CUDART_TRY(check_device(device));
+  PLEXUS_CUDART_TRY(check_device(device));
   return check_device(peer);
 }
 
 cudaError_t enable_peer(int peer, unsigned flags) {
-  CUDART_TRY(check_pair(current_device(), peer));
+  PLEXUS_CUDART_TRY(check_pair(current_device(), peer));
   if (flags != 0 || peer == current_device()) {
     return refuse(peer == current_device() ? cudaErrorInvalidDevice : cudaErrorInvalidValue,
                   "peer {} with flags {:#x} on device {}", peer, flags, current_device());
@@ -158,8 +158,8 @@ cudaError_t enable_peer(int peer, unsigned flags) {
 }
 
 cudaError_t get_p2p(int* value, cudaDeviceP2PAttr attribute, int source, int target) {
-  CUDART_TRY(check_pointer(value, "the address of the value"));
-  CUDART_TRY(check_pair(source, target));
+  PLEXUS_CUDART_TRY(check_pointer(value, "the address of the value"));
+  PLEXUS_CUDART_TRY(check_pair(source, target));
   if (source == target) {
     return refuse(cudaErrorInvalidDevice, "source and target are device {}", source);
   }
@@ -171,7 +171,7 @@ cudaError_t get_p2p(int* value, cudaDeviceP2PAttr attribute, int source, int tar
 }
 
 cudaError_t reset() {
-  CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
   Runtime& runtime = Runtime::instance();
   runtime.streams.wait_device(current_device());
   runtime.streams.destroy_all(current_device());
@@ -196,73 +196,73 @@ cudaUUID_t uuid_of(int device) {
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
+PLEXUS_CUDART cudaError_t cudaGetDeviceCount(int* count) {
   return call("cudaGetDeviceCount", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(count, "the address of the count"));
+    PLEXUS_CUDART_TRY(check_pointer(count, "the address of the count"));
     *count = 0;
-    CUDART_TRY(check_device(0));
+    PLEXUS_CUDART_TRY(check_device(0));
     *count = Runtime::instance().device_count();
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaGetDevice(int* device) {
+PLEXUS_CUDART cudaError_t cudaGetDevice(int* device) {
   return call("cudaGetDevice", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(device, "the address of the device"));
-    CUDART_TRY(check_device(current_device()));
+    PLEXUS_CUDART_TRY(check_pointer(device, "the address of the device"));
+    PLEXUS_CUDART_TRY(check_device(current_device()));
     *device = current_device();
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaSetDevice(int device) {
+PLEXUS_CUDART cudaError_t cudaSetDevice(int device) {
   return call("cudaSetDevice", [&]() -> cudaError_t {
-    CUDART_TRY(check_device(device));
+    PLEXUS_CUDART_TRY(check_device(device));
     set_current_device(device);
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaInitDevice(int device,
+PLEXUS_CUDART cudaError_t cudaInitDevice(int device,
                                          unsigned /*device_flags*/,
                                          unsigned /*flags*/) {
   return call("cudaInitDevice", [&] { return check_device(device); });
 }
-CUDART_EXPORT cudaError_t cudaSetValidDevices(int* devices, int count) {
+PLEXUS_CUDART cudaError_t cudaSetValidDevices(int* devices, int count) {
   return call("cudaSetValidDevices", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(devices, "the list of devices"));
+    PLEXUS_CUDART_TRY(check_pointer(devices, "the list of devices"));
     for (int i = 0; i < count; ++i) {
-      CUDART_TRY(check_device(devices[i]));
+      PLEXUS_CUDART_TRY(check_device(devices[i]));
     }
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp* /*wish*/) {
+PLEXUS_CUDART cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp* /*wish*/) {
   return call("cudaChooseDevice", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(device, "the address of the device"));
-    CUDART_TRY(check_device(0));
+    PLEXUS_CUDART_TRY(check_pointer(device, "the address of the device"));
+    PLEXUS_CUDART_TRY(check_device(0));
     *device = 0;
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaSetDeviceFlags(unsigned flags) {
+PLEXUS_CUDART cudaError_t cudaSetDeviceFlags(unsigned flags) {
   return call("cudaSetDeviceFlags", [&] {
     return (flags & ~static_cast<unsigned>(cudaDeviceMask)) == 0
                ? cudaSuccess
                : refuse(cudaErrorInvalidValue, "the flags are {:#x}", flags);
   });
 }
-CUDART_EXPORT cudaError_t cudaGetDeviceFlags(unsigned* flags) {
+PLEXUS_CUDART cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   return call("cudaGetDeviceFlags", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(flags, "the address of the flags"));
+    PLEXUS_CUDART_TRY(check_pointer(flags, "the address of the flags"));
     *flags = cudaDeviceScheduleAuto | cudaDeviceMapHost;
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+PLEXUS_CUDART cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   return call("cudaDeviceGetAttribute", [&] { return get_attribute(value, attribute, device); });
 }
-CUDART_EXPORT cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
+PLEXUS_CUDART cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
   return call("cudaDeviceGetPCIBusId", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(id, "the address of the bus id"));
-    CUDART_TRY(check_device(device));
+    PLEXUS_CUDART_TRY(check_pointer(id, "the address of the bus id"));
+    PLEXUS_CUDART_TRY(check_device(device));
     if (size < static_cast<int>(kPciTextBytes)) {
       return refuse(cudaErrorInvalidValue, "a bus id needs {} bytes, not {}", kPciTextBytes, size);
     }
@@ -271,12 +271,12 @@ CUDART_EXPORT cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) 
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* id) {
+PLEXUS_CUDART cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* id) {
   return call("cudaDeviceGetByPCIBusId", [&] { return find_by_pci(device, id); });
 }
-CUDART_EXPORT cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
+PLEXUS_CUDART cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
   return call("cudaDeviceGetLimit", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(value, "the address of the value"));
+    PLEXUS_CUDART_TRY(check_pointer(value, "the address of the value"));
     if (limit < cudaLimitStackSize || limit > cudaLimitPersistingL2CacheSize) {
       return refuse(cudaErrorUnsupportedLimit, "there is no limit {}", static_cast<int>(limit));
     }
@@ -284,61 +284,61 @@ CUDART_EXPORT cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t /*value*/) {
+PLEXUS_CUDART cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t /*value*/) {
   return call("cudaDeviceSetLimit", [&] {
     return limit >= cudaLimitStackSize && limit <= cudaLimitPersistingL2CacheSize
                ? cudaSuccess
                : refuse(cudaErrorUnsupportedLimit, "there is no limit {}", static_cast<int>(limit));
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) {
+PLEXUS_CUDART cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) {
   return call("cudaDeviceGetCacheConfig", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(config, "the address of the setting"));
+    PLEXUS_CUDART_TRY(check_pointer(config, "the address of the setting"));
     *config = cudaFuncCachePreferNone;
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache /*config*/) {
+PLEXUS_CUDART cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache /*config*/) {
   return call("cudaDeviceSetCacheConfig", [] { return cudaSuccess; });
 }
-CUDART_EXPORT cudaError_t cudaDeviceSynchronize(void) {
+PLEXUS_CUDART cudaError_t cudaDeviceSynchronize(void) {
   return call("cudaDeviceSynchronize", []() -> cudaError_t {
-    CUDART_TRY(check_device(current_device()));
+    PLEXUS_CUDART_TRY(check_device(current_device()));
     Runtime::instance().streams.wait_device(current_device());
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceReset(void) { return call("cudaDeviceReset", reset); }
-CUDART_EXPORT cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+PLEXUS_CUDART cudaError_t cudaDeviceReset(void) { return call("cudaDeviceReset", reset); }
+PLEXUS_CUDART cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return call("cudaDeviceCanAccessPeer", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(can, "the address of the answer"));
-    CUDART_TRY(check_pair(device, peer));
+    PLEXUS_CUDART_TRY(check_pointer(can, "the address of the answer"));
+    PLEXUS_CUDART_TRY(check_pair(device, peer));
     *can = device == peer ? 0 : 1;
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+PLEXUS_CUDART cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return call("cudaDeviceEnablePeerAccess", [&] { return enable_peer(peer, flags); });
 }
-CUDART_EXPORT cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+PLEXUS_CUDART cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   return call("cudaDeviceDisablePeerAccess", [&]() -> cudaError_t {
-    CUDART_TRY(check_pair(current_device(), peer));
+    PLEXUS_CUDART_TRY(check_pair(current_device(), peer));
     return PeerAccess::instance().disable(current_device(), peer)
                ? cudaSuccess
                : refuse(cudaErrorPeerAccessNotEnabled, "device {} does not reach {}",
                         current_device(), peer);
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int* value,
+PLEXUS_CUDART cudaError_t cudaDeviceGetP2PAttribute(int* value,
                                                     cudaDeviceP2PAttr attribute,
                                                     int source,
                                                     int target) {
   return call("cudaDeviceGetP2PAttribute",
               [&] { return get_p2p(value, attribute, source, target); });
 }
-CUDART_EXPORT cudaError_t cudaProfilerStart(void) {
+PLEXUS_CUDART cudaError_t cudaProfilerStart(void) {
   return call("cudaProfilerStart", [] { return cudaSuccess; });
 }
-CUDART_EXPORT cudaError_t cudaProfilerStop(void) {
+PLEXUS_CUDART cudaError_t cudaProfilerStop(void) {
   return call("cudaProfilerStop", [] { return cudaSuccess; });
 }

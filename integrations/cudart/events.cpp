@@ -62,7 +62,7 @@ class Events {
 };
 
 cudaError_t Events::create(unsigned flags, cudaEvent_t* event) {
-  CUDART_TRY(check_pointer(event, "the address of the event"));
+  PLEXUS_CUDART_TRY(check_pointer(event, "the address of the event"));
   constexpr unsigned kFlags =
       cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
   const bool is_timed_interprocess =
@@ -70,9 +70,9 @@ cudaError_t Events::create(unsigned flags, cudaEvent_t* event) {
   if ((flags & ~kFlags) != 0 || is_timed_interprocess) {
     return refuse(cudaErrorInvalidValue, "the flags are {:#x}", flags);
   }
-  CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
   auto made = std::make_shared<Event>();
-  CUDART_TRY(error_of(plexusEventCreate(&made->done)));
+  PLEXUS_CUDART_TRY(error_of(plexusEventCreate(&made->done)));
   made->device = current_device();
   made->flags = flags;
   const std::lock_guard lock(mutex_);
@@ -83,7 +83,7 @@ cudaError_t Events::create(unsigned flags, cudaEvent_t* event) {
 
 cudaError_t Events::destroy(cudaEvent_t event) {
   std::shared_ptr<Event> found;
-  CUDART_TRY(find(event, &found));
+  PLEXUS_CUDART_TRY(find(event, &found));
   const std::lock_guard lock(mutex_);
   known_.erase(event);
   return cudaSuccess;
@@ -103,9 +103,9 @@ cudaError_t Events::find(cudaEvent_t event, std::shared_ptr<Event>* found) {
 cudaError_t Events::record(cudaEvent_t event, cudaStream_t stream, bool is_external) {
   std::shared_ptr<Event> found;
   std::shared_ptr<Stream> on;
-  CUDART_TRY(find(event, &found));
+  PLEXUS_CUDART_TRY(find(event, &found));
   Streams& streams = Runtime::instance().streams;
-  CUDART_TRY(streams.find(stream, &on));
+  PLEXUS_CUDART_TRY(streams.find(stream, &on));
   if (on->device != found->device) {
     return refuse(cudaErrorInvalidResourceHandle,
                   "the event is of device {} and the stream of device {}: record events on streams "
@@ -126,7 +126,7 @@ cudaError_t Events::record(cudaEvent_t event, cudaStream_t stream, bool is_exter
   return streams.enqueue(stream, cudaGraphNodeTypeEventRecord, [found, this](cudaStream_t handle) {
     auto stamp = std::make_shared<Stamp>(0);
     if ((found->flags & cudaEventDisableTiming) == 0) {
-      CUDART_TRY(issue_work(handle, nullptr, [stamp] {
+      PLEXUS_CUDART_TRY(issue_work(handle, nullptr, [stamp] {
         stamp->store(Clock::now().time_since_epoch().count(), std::memory_order_release);
       }));
     }
@@ -140,9 +140,9 @@ cudaError_t Events::record(cudaEvent_t event, cudaStream_t stream, bool is_exter
 cudaError_t Events::wait(cudaStream_t stream, cudaEvent_t event) {
   std::shared_ptr<Event> found;
   std::shared_ptr<Stream> on;
-  CUDART_TRY(find(event, &found));
+  PLEXUS_CUDART_TRY(find(event, &found));
   Streams& streams = Runtime::instance().streams;
-  CUDART_TRY(streams.find(stream, &on));
+  PLEXUS_CUDART_TRY(streams.find(stream, &on));
   std::shared_ptr<Capture> capture;
   int mark = 0;
   {
@@ -163,7 +163,7 @@ cudaError_t Events::wait(cudaStream_t stream, cudaEvent_t event) {
 }
 
 cudaError_t Events::find_outside_capture(cudaEvent_t event, std::shared_ptr<Event>* found) {
-  CUDART_TRY(find(event, found));
+  PLEXUS_CUDART_TRY(find(event, found));
   const std::lock_guard lock(mutex_);
   if ((*found)->capture != nullptr) {
     return refuse(cudaErrorCapturedEvent, "the event was recorded on a stream that is captured");
@@ -173,7 +173,7 @@ cudaError_t Events::find_outside_capture(cudaEvent_t event, std::shared_ptr<Even
 
 cudaError_t Events::take_time(cudaEvent_t event, Clock::rep* time) {
   std::shared_ptr<Event> found;
-  CUDART_TRY(find_outside_capture(event, &found));
+  PLEXUS_CUDART_TRY(find_outside_capture(event, &found));
   const std::lock_guard lock(mutex_);
   if (found->stamp == nullptr || (found->flags & cudaEventDisableTiming) != 0) {
     return refuse(cudaErrorInvalidResourceHandle, "the event {}",
@@ -184,18 +184,18 @@ cudaError_t Events::take_time(cudaEvent_t event, Clock::rep* time) {
 }
 
 cudaError_t Events::elapsed(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  CUDART_TRY(check_pointer(milliseconds, "the address of the result"));
+  PLEXUS_CUDART_TRY(check_pointer(milliseconds, "the address of the result"));
   Clock::rep from = 0;
   Clock::rep until = 0;
-  CUDART_TRY(take_time(start, &from));
-  CUDART_TRY(take_time(end, &until));
+  PLEXUS_CUDART_TRY(take_time(start, &from));
+  PLEXUS_CUDART_TRY(take_time(end, &until));
   *milliseconds = std::chrono::duration<float, std::milli>(Clock::duration(until - from)).count();
   return cudaSuccess;
 }
 
 cudaError_t query(cudaEvent_t event, bool waits) {
   std::shared_ptr<Event> found;
-  CUDART_TRY(Events::instance().find_outside_capture(event, &found));
+  PLEXUS_CUDART_TRY(Events::instance().find_outside_capture(event, &found));
   const ncclResult_t result =
       waits ? plexusEventSynchronize(found->done) : plexusEventQuery(found->done);
   return result == ncclInProgress ? cudaErrorNotReady : cudaSuccess;
@@ -206,37 +206,37 @@ cudaError_t query(cudaEvent_t event, bool waits) {
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+PLEXUS_CUDART cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return call("cudaEventCreateWithFlags", [&] { return Events::instance().create(flags, event); });
 }
-CUDART_EXPORT cudaError_t cudaEventCreate(cudaEvent_t* event) {
+PLEXUS_CUDART cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return call("cudaEventCreate", [&] { return Events::instance().create(0, event); });
 }
-CUDART_EXPORT cudaError_t cudaEventDestroy(cudaEvent_t event) {
+PLEXUS_CUDART cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return call("cudaEventDestroy", [&] { return Events::instance().destroy(event); });
 }
-CUDART_EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+PLEXUS_CUDART cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return call("cudaEventRecord", [&] { return Events::instance().record(event, stream, false); });
 }
-CUDART_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event,
+PLEXUS_CUDART cudaError_t cudaEventRecordWithFlags(cudaEvent_t event,
                                                    cudaStream_t stream,
                                                    unsigned flags) {
   return call("cudaEventRecordWithFlags", [&] {
     return Events::instance().record(event, stream, (flags & cudaEventRecordExternal) != 0);
   });
 }
-CUDART_EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
+PLEXUS_CUDART cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
                                               cudaEvent_t event,
                                               unsigned /*flags*/) {
   return call("cudaStreamWaitEvent", [&] { return Events::instance().wait(stream, event); });
 }
-CUDART_EXPORT cudaError_t cudaEventQuery(cudaEvent_t event) {
+PLEXUS_CUDART cudaError_t cudaEventQuery(cudaEvent_t event) {
   return call("cudaEventQuery", [&] { return query(event, false); });
 }
-CUDART_EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+PLEXUS_CUDART cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return call("cudaEventSynchronize", [&] { return query(event, true); });
 }
-CUDART_EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds,
+PLEXUS_CUDART cudaError_t cudaEventElapsedTime(float* milliseconds,
                                                cudaEvent_t start,
                                                cudaEvent_t end) {
   return call("cudaEventElapsedTime",

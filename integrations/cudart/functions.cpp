@@ -55,6 +55,7 @@ struct Configuration {
   size_t shared_bytes;
   void* stream;
 };
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of a thread
 thread_local std::vector<Configuration> configurations;
 
 cudaError_t launch(const void* function, const Grid& grid, void** arguments, cudaStream_t stream) {
@@ -68,8 +69,8 @@ cudaError_t launch(const void* function, const Grid& grid, void** arguments, cud
 }
 
 cudaError_t describe(cudaFuncAttributes* attributes, const void* function) {
-  CUDART_TRY(check_pointer(attributes, "the address of the attributes"));
-  CUDART_TRY(check_pointer(function, "the function"));
+  PLEXUS_CUDART_TRY(check_pointer(attributes, "the address of the attributes"));
+  PLEXUS_CUDART_TRY(check_pointer(function, "the function"));
   *attributes = {};
   constexpr int kVersion = 10 * kMajor + kMinor;
   attributes->maxThreadsPerBlock = kThreadsPerBlock;
@@ -80,8 +81,8 @@ cudaError_t describe(cudaFuncAttributes* attributes, const void* function) {
 }
 
 cudaError_t count_blocks(int* blocks, const void* function, int threads) {
-  CUDART_TRY(check_pointer(blocks, "the address of the number"));
-  CUDART_TRY(check_pointer(function, "the function"));
+  PLEXUS_CUDART_TRY(check_pointer(blocks, "the address of the number"));
+  PLEXUS_CUDART_TRY(check_pointer(function, "the function"));
   if (threads < 1 || threads > kThreadsPerBlock) {
     return refuse(cudaErrorInvalidValue, "a block has 1 to {} threads, not {}", kThreadsPerBlock,
                   threads);
@@ -94,8 +95,8 @@ cudaError_t count_blocks(int* blocks, const void* function, int threads) {
 cudaError_t find_driver_function(const char* symbol,
                                  void** function,
                                  cudaDriverEntryPointQueryResult* status) {
-  CUDART_TRY(check_pointer(symbol, "the name"));
-  CUDART_TRY(check_pointer(function, "the address of the function"));
+  PLEXUS_CUDART_TRY(check_pointer(symbol, "the name"));
+  PLEXUS_CUDART_TRY(check_pointer(function, "the address of the function"));
   *function = nullptr;
   if (status != nullptr) {
     *status = cudaDriverEntryPointSymbolNotFound;
@@ -109,7 +110,7 @@ cudaError_t find_driver_function(const char* symbol,
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaLaunchKernel(const void* function,
+PLEXUS_CUDART cudaError_t cudaLaunchKernel(const void* function,
                                            dim3 grid,
                                            dim3 block,
                                            void** arguments,
@@ -119,7 +120,7 @@ CUDART_EXPORT cudaError_t cudaLaunchKernel(const void* function,
     return launch(function, {grid, block, shared_bytes}, arguments, stream);
   });
 }
-CUDART_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function,
+PLEXUS_CUDART cudaError_t cudaLaunchCooperativeKernel(const void* function,
                                                       dim3 /*grid*/,
                                                       dim3 /*block*/,
                                                       void** /*arguments*/,
@@ -132,51 +133,51 @@ CUDART_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function,
         Kernels::instance().name_of(function));
   });
 }
-CUDART_EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config,
+PLEXUS_CUDART cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config,
                                               const void* function,
                                               void** arguments) {
   return call("cudaLaunchKernelExC", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(config, "the configuration"));
+    PLEXUS_CUDART_TRY(check_pointer(config, "the configuration"));
     return launch(function, {config->gridDim, config->blockDim, config->dynamicSmemBytes},
                   arguments, config->stream);
   });
 }
-CUDART_EXPORT void plexusKernelRegister(const void* function, const plexusKernelEntry* entry) {
+PLEXUS_CUDART void plexusKernelRegister(const void* function, const plexusKernelEntry* entry) {
   Kernels::instance().add(function, *entry);
 }
-CUDART_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
+PLEXUS_CUDART cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
                                                 const void* function) {
   return call("cudaFuncGetAttributes", [&] { return describe(attributes, function); });
 }
-CUDART_EXPORT cudaError_t cudaFuncSetAttribute(const void* function,
+PLEXUS_CUDART cudaError_t cudaFuncSetAttribute(const void* function,
                                                cudaFuncAttribute /*attribute*/,
                                                int /*value*/) {
   return call("cudaFuncSetAttribute", [&] { return check_pointer(function, "the function"); });
 }
-CUDART_EXPORT cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache /*config*/) {
+PLEXUS_CUDART cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache /*config*/) {
   return call("cudaFuncSetCacheConfig", [&] { return check_pointer(function, "the function"); });
 }
-CUDART_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
+PLEXUS_CUDART cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
                                                                         const void* function,
                                                                         int threads,
                                                                         size_t /*shared_bytes*/) {
   return call("cudaOccupancyMaxActiveBlocksPerMultiprocessor",
               [&] { return count_blocks(blocks, function, threads); });
 }
-CUDART_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+PLEXUS_CUDART cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* blocks, const void* function, int threads, size_t /*shared_bytes*/, unsigned /*flags*/) {
   return call("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
               [&] { return count_blocks(blocks, function, threads); });
 }
 
-CUDART_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* symbol,
+PLEXUS_CUDART cudaError_t cudaGetDriverEntryPoint(const char* symbol,
                                                   void** function,
                                                   unsigned long long /*flags*/,
                                                   cudaDriverEntryPointQueryResult* status) {
   return call("cudaGetDriverEntryPoint",
               [&] { return find_driver_function(symbol, function, status); });
 }
-CUDART_EXPORT cudaError_t
+PLEXUS_CUDART cudaError_t
 cudaGetDriverEntryPointByVersion(const char* symbol,
                                  void** function,
                                  unsigned /*version*/,
@@ -188,16 +189,18 @@ cudaGetDriverEntryPointByVersion(const char* symbol,
 
 // ---- what nvcc's code calls by itself ----
 
-CUDART_EXPORT void** __cudaRegisterFatBinary(void* image) {
+// NOLINTBEGIN(readability-identifier-naming): nvcc's names
+
+PLEXUS_CUDART void** __cudaRegisterFatBinary(void* image) {
   return std::make_unique<void*>(image).release();  // __cudaUnregisterFatBinary frees it
 }
-CUDART_EXPORT void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
-CUDART_EXPORT void __cudaUnregisterFatBinary(void** handle) {
+PLEXUS_CUDART void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
+PLEXUS_CUDART void __cudaUnregisterFatBinary(void** handle) {
   const std::unique_ptr<void*> owner(handle);
 }
-CUDART_EXPORT char __cudaInitModule(void** /*handle*/) { return 1; }
+PLEXUS_CUDART char __cudaInitModule(void** /*handle*/) { return 1; }
 // NOLINTBEGIN(readability-function-size): the numbers of parameters are nvcc's
-CUDART_EXPORT void __cudaRegisterFunction(void** /*handle*/,
+PLEXUS_CUDART void __cudaRegisterFunction(void** /*handle*/,
                                           const char* function,
                                           char* /*device_function*/,
                                           const char* name,
@@ -209,7 +212,7 @@ CUDART_EXPORT void __cudaRegisterFunction(void** /*handle*/,
                                           int* /*warp*/) {
   Kernels::instance().add(function, name);
 }
-CUDART_EXPORT void __cudaRegisterVar(void** /*handle*/,
+PLEXUS_CUDART void __cudaRegisterVar(void** /*handle*/,
                                      char* /*variable*/,
                                      char* /*device_address*/,
                                      const char* /*name*/,
@@ -218,14 +221,14 @@ CUDART_EXPORT void __cudaRegisterVar(void** /*handle*/,
                                      int /*is_constant*/,
                                      int /*is_global*/) {}
 // NOLINTEND(readability-function-size)
-CUDART_EXPORT unsigned __cudaPushCallConfiguration(dim3 grid,
+PLEXUS_CUDART unsigned __cudaPushCallConfiguration(dim3 grid,
                                                    dim3 block,
                                                    size_t shared_bytes,
                                                    void* stream) {
   configurations.push_back({grid, block, shared_bytes, stream});
   return 0;
 }
-CUDART_EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid,
+PLEXUS_CUDART cudaError_t __cudaPopCallConfiguration(dim3* grid,
                                                      dim3* block,
                                                      size_t* shared_bytes,
                                                      void* stream) {
@@ -240,3 +243,4 @@ CUDART_EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid,
   *static_cast<void**>(stream) = last.stream;
   return cudaSuccess;
 }
+// NOLINTEND(readability-identifier-naming)

@@ -32,12 +32,12 @@ class GraphExec {
   cudaError_t prepare() {
     for (int lane = 1; lane < log_->lanes; ++lane) {
       cudaStream_t stream = nullptr;
-      CUDART_TRY(error_of(plexusStreamCreate(&stream)));
+      PLEXUS_CUDART_TRY(error_of(plexusStreamCreate(&stream)));
       lanes_.push_back(stream);
     }
     for (int mark = 0; mark <= log_->marks; ++mark) {  // the last one: the end of a launch
       plexusEvent_t event = nullptr;
-      CUDART_TRY(error_of(plexusEventCreate(&event)));
+      PLEXUS_CUDART_TRY(error_of(plexusEventCreate(&event)));
       marks_.push_back(event);
     }
     return cudaSuccess;
@@ -45,20 +45,20 @@ class GraphExec {
 
   cudaError_t launch(cudaStream_t handle) {
     const std::lock_guard lock(mutex_);
-    CUDART_TRY(error_of(plexusStreamWaitEvent(handle, marks_.back())));
+    PLEXUS_CUDART_TRY(error_of(plexusStreamWaitEvent(handle, marks_.back())));
     for (const GraphOp& op : log_->ops) {
       cudaStream_t const stream =
           op.lane == 0 ? handle : lanes_.at(static_cast<size_t>(op.lane) - 1);
       plexusEvent_t const mark = marks_.at(static_cast<size_t>(op.mark));
       switch (op.kind) {
         case GraphOp::Kind::kWork:
-          CUDART_TRY(op.issue(stream));
+          PLEXUS_CUDART_TRY(op.issue(stream));
           break;
         case GraphOp::Kind::kMark:
-          CUDART_TRY(error_of(plexusEventRecord(mark, stream)));
+          PLEXUS_CUDART_TRY(error_of(plexusEventRecord(mark, stream)));
           break;
         case GraphOp::Kind::kWait:
-          CUDART_TRY(error_of(plexusStreamWaitEvent(stream, mark)));
+          PLEXUS_CUDART_TRY(error_of(plexusStreamWaitEvent(stream, mark)));
           break;
       }
     }
@@ -105,17 +105,17 @@ class Graphs {
   }
   cudaError_t remove(cudaGraph_t graph) {
     std::shared_ptr<Graph> found;
-    CUDART_TRY(find(graph, &found));
+    PLEXUS_CUDART_TRY(find(graph, &found));
     const std::lock_guard lock(mutex_);
     graphs_.erase(graph);
     return cudaSuccess;
   }
   cudaError_t instantiate(cudaGraph_t graph, cudaGraphExec_t* exec) {
-    CUDART_TRY(check_pointer(exec, "the address of the instantiated graph"));
+    PLEXUS_CUDART_TRY(check_pointer(exec, "the address of the instantiated graph"));
     std::shared_ptr<Graph> found;
-    CUDART_TRY(find(graph, &found));
+    PLEXUS_CUDART_TRY(find(graph, &found));
     auto made = std::make_shared<GraphExec>(found->log);
-    CUDART_TRY(made->prepare());
+    PLEXUS_CUDART_TRY(made->prepare());
     const std::lock_guard lock(mutex_);
     *exec = reinterpret_cast<cudaGraphExec_t>(made.get());
     execs_.emplace(*exec, std::move(made));
@@ -124,7 +124,7 @@ class Graphs {
   /// Launches that are under way end still.
   cudaError_t remove(cudaGraphExec_t exec) {
     std::shared_ptr<GraphExec> found;
-    CUDART_TRY(find(exec, &found));
+    PLEXUS_CUDART_TRY(find(exec, &found));
     const std::lock_guard lock(mutex_);
     execs_.erase(exec);
     return cudaSuccess;
@@ -153,10 +153,10 @@ class Graphs {
 };
 
 cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph) {
-  CUDART_TRY(check_pointer(graph, "the address of the graph"));
+  PLEXUS_CUDART_TRY(check_pointer(graph, "the address of the graph"));
   *graph = nullptr;
   std::shared_ptr<const GraphLog> log;
-  CUDART_TRY(Runtime::instance().streams.end_capture(stream, &log));
+  PLEXUS_CUDART_TRY(Runtime::instance().streams.end_capture(stream, &log));
   *graph = Graphs::instance().add(std::move(log));
   return cudaSuccess;
 }
@@ -166,9 +166,9 @@ cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t describe_capture(cudaStream_t stream,
                              cudaStreamCaptureStatus* status,
                              unsigned long long* id) {
-  CUDART_TRY(check_pointer(status, "the address of the status"));
+  PLEXUS_CUDART_TRY(check_pointer(status, "the address of the status"));
   std::shared_ptr<Stream> found;
-  CUDART_TRY(Runtime::instance().streams.find(stream, &found));
+  PLEXUS_CUDART_TRY(Runtime::instance().streams.find(stream, &found));
   const auto capture = Runtime::instance().streams.capture_of(*found);
   *status = cudaStreamCaptureStatusNone;
   if (capture != nullptr) {
@@ -185,7 +185,7 @@ namespace {
 
 cudaError_t launch(cudaGraphExec_t exec, cudaStream_t stream) {
   std::shared_ptr<GraphExec> found;
-  CUDART_TRY(Graphs::instance().find(exec, &found));
+  PLEXUS_CUDART_TRY(Graphs::instance().find(exec, &found));
   return Runtime::instance().streams.enqueue(
       stream, cudaGraphNodeTypeGraph,
       [found](cudaStream_t handle) { return found->launch(handle); });
@@ -198,9 +198,9 @@ size_t count_work(const GraphLog& log) {
 }
 
 cudaError_t list_nodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  CUDART_TRY(check_pointer(count, "the address of the count"));
+  PLEXUS_CUDART_TRY(check_pointer(count, "the address of the count"));
   std::shared_ptr<Graph> found;
-  CUDART_TRY(Graphs::instance().find(graph, &found));
+  PLEXUS_CUDART_TRY(Graphs::instance().find(graph, &found));
   const size_t all = count_work(*found->log);
   if (nodes == nullptr) {
     *count = all;
@@ -222,8 +222,8 @@ cudaError_t list_nodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count)
 cudaError_t update(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* info) {
   std::shared_ptr<GraphExec> found;
   std::shared_ptr<Graph> from;
-  CUDART_TRY(Graphs::instance().find(exec, &found));
-  CUDART_TRY(Graphs::instance().find(graph, &from));
+  PLEXUS_CUDART_TRY(Graphs::instance().find(exec, &found));
+  PLEXUS_CUDART_TRY(Graphs::instance().find(graph, &from));
   const auto log = found->log();
   const auto is_same = [](const GraphOp& a, const GraphOp& b) {
     return a.kind == b.kind && a.lane == b.lane && a.mark == b.mark && a.type == b.type;
@@ -247,66 +247,66 @@ cudaError_t update(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateR
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+PLEXUS_CUDART cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return call("cudaStreamBeginCapture",
               [&] { return Runtime::instance().streams.begin_capture(stream, mode); });
 }
-CUDART_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+PLEXUS_CUDART cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return call("cudaStreamEndCapture", [&] { return end_capture(stream, graph); });
 }
-CUDART_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
+PLEXUS_CUDART cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
                                                 cudaStreamCaptureStatus* status) {
   return call("cudaStreamIsCapturing", [&] { return describe_capture(stream, status, nullptr); });
 }
-CUDART_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+PLEXUS_CUDART cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return call("cudaThreadExchangeStreamCaptureMode", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(mode, "mode"));
+    PLEXUS_CUDART_TRY(check_pointer(mode, "mode"));
     // No call is unsafe during a capture here, so the mode forbids none.
     thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
     std::swap(current, *mode);
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned /*flags*/) {
+PLEXUS_CUDART cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned /*flags*/) {
   return call("cudaGraphCreate", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(graph, "the address of the graph"));
+    PLEXUS_CUDART_TRY(check_pointer(graph, "the address of the graph"));
     *graph = Graphs::instance().add(std::make_shared<const GraphLog>());
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+PLEXUS_CUDART cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return call("cudaGraphDestroy", [&] { return Graphs::instance().remove(graph); });
 }
-CUDART_EXPORT cudaError_t cudaGraphGetNodes(cudaGraph_t graph,
+PLEXUS_CUDART cudaError_t cudaGraphGetNodes(cudaGraph_t graph,
                                             cudaGraphNode_t* nodes,
                                             size_t* count) {
   return call("cudaGraphGetNodes", [&] { return list_nodes(graph, nodes, count); });
 }
-CUDART_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec,
+PLEXUS_CUDART cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec,
                                                cudaGraph_t graph,
                                                unsigned long long /*flags*/) {
   return call("cudaGraphInstantiate", [&] { return Graphs::instance().instantiate(graph, exec); });
 }
-CUDART_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec,
+PLEXUS_CUDART cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec,
                                                         cudaGraph_t graph,
                                                         unsigned long long /*flags*/) {
   return call("cudaGraphInstantiateWithFlags",
               [&] { return Graphs::instance().instantiate(graph, exec); });
 }
-CUDART_EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+PLEXUS_CUDART cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return call("cudaGraphLaunch", [&] { return launch(exec, stream); });
 }
-CUDART_EXPORT cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+PLEXUS_CUDART cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
   return call("cudaGraphUpload", [&]() -> cudaError_t {
     std::shared_ptr<GraphExec> found;
-    CUDART_TRY(Graphs::instance().find(exec, &found));
+    PLEXUS_CUDART_TRY(Graphs::instance().find(exec, &found));
     return Runtime::instance().streams.check(stream);
   });
 }
-CUDART_EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+PLEXUS_CUDART cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   return call("cudaGraphExecDestroy", [&] { return Graphs::instance().remove(exec); });
 }
-CUDART_EXPORT cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec,
+PLEXUS_CUDART cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec,
                                               cudaGraph_t graph,
                                               cudaGraphExecUpdateResultInfo* info) {
   return call("cudaGraphExecUpdate", [&] { return update(exec, graph, info); });

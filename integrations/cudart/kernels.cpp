@@ -230,8 +230,8 @@ void run_grid(const KernelBody& body, const Grid& grid) {
 
 cudaError_t launch_grid(const KernelBody& body, const Grid& grid, cudaStream_t stream) {
   const std::shared_ptr<void> arguments(body.arguments, body.release);
-  CUDART_TRY(check_device(current_device()));
-  CUDART_TRY(check_grid(grid));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(check_grid(grid));
   Runtime& runtime = Runtime::instance();
   return runtime.streams.enqueue_work(
       stream, &runtime.copies, [body, grid, arguments] { run_grid(body, grid); },
@@ -242,10 +242,10 @@ cudaError_t launch_grid(const KernelBody& body, const Grid& grid, cudaStream_t s
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT const plexusKernelThread* plexusKernelSelf(void) { return &here().current().self; }
-CUDART_EXPORT void* plexusKernelShared(void) { return here().shared(); }
-CUDART_EXPORT void plexusKernelSyncBlock(void) { here().wait(); }
-CUDART_EXPORT void plexusKernelSyncWarp(unsigned mask, uint64_t value, uint64_t* values) {
+PLEXUS_CUDART const plexusKernelThread* plexusKernelSelf(void) { return &here().current().self; }
+PLEXUS_CUDART void* plexusKernelShared(void) { return here().shared(); }
+PLEXUS_CUDART void plexusKernelSyncBlock(void) { here().wait(); }
+PLEXUS_CUDART void plexusKernelSyncWarp(unsigned mask, uint64_t value, uint64_t* values) {
   Fiber& fiber = here().current();
   fiber.waits_for_warp = true;
   fiber.mask = mask;
@@ -253,7 +253,7 @@ CUDART_EXPORT void plexusKernelSyncWarp(unsigned mask, uint64_t value, uint64_t*
   here().wait();
   std::copy(fiber.got.begin(), fiber.got.end(), values);
 }
-CUDART_EXPORT cudaError_t plexusKernelStart(const plexusKernelWork* work) {
+PLEXUS_CUDART cudaError_t plexusKernelStart(const plexusKernelWork* work) {
   return call("a kernel's launch", [&] {
     return launch_grid({work->run, work->release, work->arguments},
                        {work->grid, work->block, work->shared_bytes}, work->stream);

@@ -10,7 +10,7 @@ namespace plexus::cudart {
 struct Grid {
   dim3 grid;
   dim3 block;
-  size_t shared_bytes;
+  size_t shared_bytes = 0;
 };
 
 /// The kernel's function for one thread, with what it is passed; freed when it is done.

@@ -132,7 +132,7 @@ cudaError_t Memory::allocate(const Allocation& wish, void** memory) {
                   wish.device, bytes_per_device_ - used, bytes_per_device_);
   }
   Allocation made = wish;
-  CUDART_TRY(take(room, wish.device, &made.data));
+  PLEXUS_CUDART_TRY(take(room, wish.device, &made.data));
   known_.emplace(made.data, made);
   if (is_counted(wish.kind)) {
     used += room;

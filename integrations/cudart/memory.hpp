@@ -64,7 +64,7 @@ class Memory {
     std::byte* data;
     int device;
     std::map<size_t, size_t> holes;  // offset -> size
-    bool is_used(size_t block_bytes) const {
+    [[nodiscard]] bool is_used(size_t block_bytes) const {
       return holes.size() != 1 || holes.begin()->second != block_bytes;
     }
   };

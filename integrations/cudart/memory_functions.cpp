@@ -13,9 +13,9 @@ namespace {
 constexpr size_t kPitch = 512;
 
 cudaError_t allocate(void** memory, size_t bytes, MemoryKind kind, unsigned flags = 0) {
-  CUDART_TRY(check_pointer(memory, "the address of the pointer"));
+  PLEXUS_CUDART_TRY(check_pointer(memory, "the address of the pointer"));
   *memory = nullptr;
-  CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
   return Runtime::instance().memory.allocate(
       {.size_bytes = bytes, .kind = kind, .device = current_device(), .flags = flags}, memory);
 }
@@ -33,7 +33,7 @@ cudaError_t release(void* memory, std::initializer_list<MemoryKind> kinds) {
 }
 
 cudaError_t allocate_pitched(void** memory, size_t* pitch, size_t width, size_t height) {
-  CUDART_TRY(check_pointer(pitch, "pitch"));
+  PLEXUS_CUDART_TRY(check_pointer(pitch, "pitch"));
   size_t bytes = 0;
   if (width > SIZE_MAX - kPitch ||
       __builtin_mul_overflow(align_up(width, kPitch), height, &bytes)) {
@@ -45,8 +45,8 @@ cudaError_t allocate_pitched(void** memory, size_t* pitch, size_t width, size_t 
 }
 
 cudaError_t describe(cudaPointerAttributes* attributes, const void* pointer) {
-  CUDART_TRY(check_pointer(attributes, "attributes"));
-  CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(check_pointer(attributes, "attributes"));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
   *attributes = {};
   void* const address = const_cast<void*>(pointer);  // NOLINT(*-const-cast): CUDA's interface
   const auto found = Runtime::instance().memory.find(pointer);
@@ -71,14 +71,14 @@ cudaError_t describe(cudaPointerAttributes* attributes, const void* pointer) {
 }
 
 cudaError_t register_host(void* memory, size_t bytes, unsigned flags) {
-  CUDART_TRY(check_pointer(memory, "the memory"));
+  PLEXUS_CUDART_TRY(check_pointer(memory, "the memory"));
   constexpr unsigned kFlags = cudaHostRegisterPortable | cudaHostRegisterMapped |
                               cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
   if (bytes == 0 || (flags & ~kFlags) != 0) {
     return refuse(cudaErrorInvalidValue, "{} bytes with flags {:#x} cannot be registered", bytes,
                   flags);
   }
-  CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
   return Runtime::instance().memory.add_host({.data = static_cast<std::byte*>(memory),
                                               .size_bytes = bytes,
                                               .kind = MemoryKind::kRegistered,
@@ -116,18 +116,18 @@ cudaError_t release_in_order(void* memory, cudaStream_t stream) {
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaMalloc(void** memory, size_t bytes) {
+PLEXUS_CUDART cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return call("cudaMalloc", [&] { return allocate(memory, bytes, MemoryKind::kDevice); });
 }
-CUDART_EXPORT cudaError_t cudaMallocPitch(void** memory,
+PLEXUS_CUDART cudaError_t cudaMallocPitch(void** memory,
                                           size_t* pitch,
                                           size_t width,
                                           size_t height) {
   return call("cudaMallocPitch", [&] { return allocate_pitched(memory, pitch, width, height); });
 }
-CUDART_EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* memory, cudaExtent extent) {
+PLEXUS_CUDART cudaError_t cudaMalloc3D(cudaPitchedPtr* memory, cudaExtent extent) {
   return call("cudaMalloc3D", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(memory, "the memory"));
+    PLEXUS_CUDART_TRY(check_pointer(memory, "the memory"));
     size_t rows = 0;
     if (__builtin_mul_overflow(extent.height, extent.depth, &rows)) {
       return refuse(cudaErrorMemoryAllocation, "the extent exceeds the address space");
@@ -136,7 +136,7 @@ CUDART_EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* memory, cudaExtent extent
     return allocate_pitched(&memory->ptr, &memory->pitch, extent.width, rows);
   });
 }
-CUDART_EXPORT cudaError_t cudaMallocManaged(void** memory, size_t bytes, unsigned flags) {
+PLEXUS_CUDART cudaError_t cudaMallocManaged(void** memory, size_t bytes, unsigned flags) {
   return call("cudaMallocManaged", [&]() -> cudaError_t {
     if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost)) {
       return refuse(cudaErrorInvalidValue, "{} bytes with flags {:#x} cannot be allocated", bytes,
@@ -145,10 +145,10 @@ CUDART_EXPORT cudaError_t cudaMallocManaged(void** memory, size_t bytes, unsigne
     return allocate(memory, bytes, MemoryKind::kManaged, flags);
   });
 }
-CUDART_EXPORT cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+PLEXUS_CUDART cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return call("cudaMallocHost", [&] { return allocate(memory, bytes, MemoryKind::kHost); });
 }
-CUDART_EXPORT cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
+PLEXUS_CUDART cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
   return call("cudaHostAlloc", [&]() -> cudaError_t {
     constexpr unsigned kFlags =
         cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
@@ -158,20 +158,20 @@ CUDART_EXPORT cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned fl
     return allocate(memory, bytes, MemoryKind::kHost, flags);
   });
 }
-CUDART_EXPORT cudaError_t cudaFree(void* memory) {
+PLEXUS_CUDART cudaError_t cudaFree(void* memory) {
   return call("cudaFree", [&] {
     return release(memory, {MemoryKind::kDevice, MemoryKind::kManaged});
   });
 }
-CUDART_EXPORT cudaError_t cudaFreeHost(void* memory) {
+PLEXUS_CUDART cudaError_t cudaFreeHost(void* memory) {
   return call("cudaFreeHost", [&] { return release(memory, {MemoryKind::kHost}); });
 }
-CUDART_EXPORT cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags) {
+PLEXUS_CUDART cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags) {
   return call("cudaHostRegister", [&] { return register_host(memory, bytes, flags); });
 }
-CUDART_EXPORT cudaError_t cudaHostUnregister(void* memory) {
+PLEXUS_CUDART cudaError_t cudaHostUnregister(void* memory) {
   return call("cudaHostUnregister", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(memory, "the memory"));
+    PLEXUS_CUDART_TRY(check_pointer(memory, "the memory"));
     const auto found = Runtime::instance().memory.find(memory);
     if (!found.has_value() || found->kind != MemoryKind::kRegistered || found->data != memory) {
       return refuse(cudaErrorHostMemoryNotRegistered, "{} is not registered", fmt::ptr(memory));
@@ -179,67 +179,67 @@ CUDART_EXPORT cudaError_t cudaHostUnregister(void* memory) {
     return release(memory, {MemoryKind::kRegistered});
   });
 }
-CUDART_EXPORT cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned /*flags*/) {
+PLEXUS_CUDART cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned /*flags*/) {
   return call("cudaHostGetDevicePointer", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(device, "the address of the pointer"));
+    PLEXUS_CUDART_TRY(check_pointer(device, "the address of the pointer"));
     Allocation found;
-    CUDART_TRY(find_host(host, &found));
+    PLEXUS_CUDART_TRY(find_host(host, &found));
     *device = host;
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
+PLEXUS_CUDART cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
   return call("cudaHostGetFlags", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(flags, "flags"));
+    PLEXUS_CUDART_TRY(check_pointer(flags, "flags"));
     Allocation found;
-    CUDART_TRY(find_host(host, &found));
+    PLEXUS_CUDART_TRY(find_host(host, &found));
     *flags = found.flags | cudaHostAllocMapped;
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+PLEXUS_CUDART cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return call("cudaMemGetInfo", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(free, "free"));
-    CUDART_TRY(check_pointer(total, "total"));
-    CUDART_TRY(check_device(current_device()));
+    PLEXUS_CUDART_TRY(check_pointer(free, "free"));
+    PLEXUS_CUDART_TRY(check_pointer(total, "total"));
+    PLEXUS_CUDART_TRY(check_device(current_device()));
     *free = Runtime::instance().memory.free_bytes(current_device());
     *total = Runtime::instance().memory.total_bytes();
     return cudaSuccess;
   });
 }
-CUDART_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
+PLEXUS_CUDART cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
                                                    const void* pointer) {
   return call("cudaPointerGetAttributes", [&] { return describe(attributes, pointer); });
 }
-CUDART_EXPORT cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
+PLEXUS_CUDART cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
   return call("cudaMallocAsync", [&]() -> cudaError_t {
-    CUDART_TRY(Runtime::instance().streams.check(stream));
+    PLEXUS_CUDART_TRY(Runtime::instance().streams.check(stream));
     return allocate(memory, bytes, MemoryKind::kDevice);
   });
 }
-CUDART_EXPORT cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+PLEXUS_CUDART cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return call("cudaFreeAsync", [&] { return release_in_order(memory, stream); });
 }
-CUDART_EXPORT cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
+PLEXUS_CUDART cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
   return call("cudaIpcGetMemHandle", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(handle, "handle"));
+    PLEXUS_CUDART_TRY(check_pointer(handle, "handle"));
     return Runtime::instance().memory.make_handle(memory, handle);
   });
 }
-CUDART_EXPORT cudaError_t cudaIpcOpenMemHandle(void** memory,
+PLEXUS_CUDART cudaError_t cudaIpcOpenMemHandle(void** memory,
                                                cudaIpcMemHandle_t handle,
                                                unsigned flags) {
   return call("cudaIpcOpenMemHandle", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(memory, "the address of the pointer"));
+    PLEXUS_CUDART_TRY(check_pointer(memory, "the address of the pointer"));
     *memory = nullptr;
     if (flags != cudaIpcMemLazyEnablePeerAccess) {
       return refuse(cudaErrorInvalidValue, "flags must be cudaIpcMemLazyEnablePeerAccess");
     }
-    CUDART_TRY(check_device(current_device()));
+    PLEXUS_CUDART_TRY(check_device(current_device()));
     return Runtime::instance().memory.open_ipc(handle, current_device(), memory);
   });
 }
-CUDART_EXPORT cudaError_t cudaIpcCloseMemHandle(void* memory) {
+PLEXUS_CUDART cudaError_t cudaIpcCloseMemHandle(void* memory) {
   return call("cudaIpcCloseMemHandle", [&]() -> cudaError_t {
     Runtime::instance().streams.wait_device(current_device());
     return Runtime::instance().memory.close_ipc(memory);

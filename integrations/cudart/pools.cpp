@@ -28,8 +28,8 @@ class Pools {
   static Pools& instance() { return Immortal<Pools>::instance(); }
 
   cudaError_t find_default(int device, cudaMemPool_t* pool) {
-    CUDART_TRY(check_pointer(pool, "the address of the pool"));
-    CUDART_TRY(check_device(device));
+    PLEXUS_CUDART_TRY(check_pointer(pool, "the address of the pool"));
+    PLEXUS_CUDART_TRY(check_device(device));
     const std::lock_guard lock(mutex_);
     const auto at = std::find_if(known_.begin(), known_.end(), [device](const auto& each) {
       return each.second->is_default && each.second->device == device;
@@ -38,22 +38,22 @@ class Pools {
     return cudaSuccess;
   }
   cudaError_t create(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
-    CUDART_TRY(check_pointer(pool, "the address of the pool"));
-    CUDART_TRY(check_pointer(properties, "the properties"));
+    PLEXUS_CUDART_TRY(check_pointer(pool, "the address of the pool"));
+    PLEXUS_CUDART_TRY(check_pointer(properties, "the properties"));
     if (properties->allocType != cudaMemAllocationTypePinned ||
         properties->location.type != cudaMemLocationTypeDevice ||
         properties->handleTypes != cudaMemHandleTypeNone) {
       return refuse(cudaErrorNotSupported,
                     "a pool is of pinned memory of a device and is not shared with processes");
     }
-    CUDART_TRY(check_device(properties->location.id));
+    PLEXUS_CUDART_TRY(check_device(properties->location.id));
     const std::lock_guard lock(mutex_);
     *pool = add(properties->location.id, false);
     return cudaSuccess;
   }
   cudaError_t destroy(cudaMemPool_t pool) {
     std::shared_ptr<Pool> found;
-    CUDART_TRY(find(pool, &found));
+    PLEXUS_CUDART_TRY(find(pool, &found));
     if (found->is_default) {
       return refuse(cudaErrorInvalidValue, "the pool of a device is not destroyed");
     }
@@ -96,8 +96,8 @@ bool is_reuse(cudaMemPoolAttr attribute) {
 
 cudaError_t Pools::set(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   std::shared_ptr<Pool> found;
-  CUDART_TRY(find(pool, &found));
-  CUDART_TRY(check_pointer(value, "the value"));
+  PLEXUS_CUDART_TRY(find(pool, &found));
+  PLEXUS_CUDART_TRY(check_pointer(value, "the value"));
   const std::lock_guard lock(mutex_);
   if (is_reuse(attribute)) {
     found->reuse.at(attribute) = *static_cast<const int*>(value);
@@ -113,8 +113,8 @@ cudaError_t Pools::set(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* valu
 /// What is used of a device counts for each of its pools.
 cudaError_t Pools::get(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   std::shared_ptr<Pool> found;
-  CUDART_TRY(find(pool, &found));
-  CUDART_TRY(check_pointer(value, "the value"));
+  PLEXUS_CUDART_TRY(find(pool, &found));
+  PLEXUS_CUDART_TRY(check_pointer(value, "the value"));
   const Memory& memory = Runtime::instance().memory;
   const uint64_t used = memory.total_bytes() - memory.free_bytes(found->device);
   const std::lock_guard lock(mutex_);
@@ -135,10 +135,10 @@ cudaError_t Pools::get(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* valu
 }
 
 cudaError_t allocate_from(void** memory, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
-  CUDART_TRY(check_pointer(memory, "the address of the pointer"));
+  PLEXUS_CUDART_TRY(check_pointer(memory, "the address of the pointer"));
   std::shared_ptr<Pool> found;
-  CUDART_TRY(Pools::instance().find(pool, &found));
-  CUDART_TRY(Runtime::instance().streams.check(stream));
+  PLEXUS_CUDART_TRY(Pools::instance().find(pool, &found));
+  PLEXUS_CUDART_TRY(Runtime::instance().streams.check(stream));
   return Runtime::instance().memory.allocate({.size_bytes = bytes, .device = found->device},
                                              memory);
 }
@@ -153,44 +153,44 @@ cudaError_t check_pool(cudaMemPool_t pool) {
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+PLEXUS_CUDART cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return call("cudaDeviceGetDefaultMemPool",
               [&] { return Pools::instance().find_default(device, pool); });
 }
-CUDART_EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
+PLEXUS_CUDART cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
   return call("cudaDeviceGetMemPool", [&] { return Pools::instance().find_default(device, pool); });
 }
-CUDART_EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool,
+PLEXUS_CUDART cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool,
                                             const cudaMemPoolProps* properties) {
   return call("cudaMemPoolCreate", [&] { return Pools::instance().create(pool, properties); });
 }
-CUDART_EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+PLEXUS_CUDART cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
   return call("cudaMemPoolDestroy", [&] { return Pools::instance().destroy(pool); });
 }
-CUDART_EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t /*keep*/) {
+PLEXUS_CUDART cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t /*keep*/) {
   return call("cudaMemPoolTrimTo", [&] { return check_pool(pool); });  // a pool keeps nothing
 }
-CUDART_EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool,
+PLEXUS_CUDART cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool,
                                                   cudaMemPoolAttr attribute,
                                                   void* value) {
   return call("cudaMemPoolSetAttribute",
               [&] { return Pools::instance().set(pool, attribute, value); });
 }
-CUDART_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool,
+PLEXUS_CUDART cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool,
                                                   cudaMemPoolAttr attribute,
                                                   void* value) {
   return call("cudaMemPoolGetAttribute",
               [&] { return Pools::instance().get(pool, attribute, value); });
 }
-CUDART_EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool,
+PLEXUS_CUDART cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool,
                                                const cudaMemAccessDesc* list,
                                                size_t count) {
   return call("cudaMemPoolSetAccess", [&]() -> cudaError_t {  // all devices reach all memory
-    CUDART_TRY(check_pool(pool));
+    PLEXUS_CUDART_TRY(check_pool(pool));
     return count == 0 ? cudaSuccess : check_pointer(list, "the list");
   });
 }
-CUDART_EXPORT cudaError_t cudaMallocFromPoolAsync(void** memory,
+PLEXUS_CUDART cudaError_t cudaMallocFromPoolAsync(void** memory,
                                                   size_t bytes,
                                                   cudaMemPool_t pool,
                                                   cudaStream_t stream) {

@@ -213,7 +213,7 @@ cudaError_t refuse_with(cudaError_t code, std::string_view text) noexcept {
 
 using plexus::cudart::this_thread;
 
-CUDART_EXPORT cudaError_t cudaGetLastError(void) {
+PLEXUS_CUDART cudaError_t cudaGetLastError(void) {
   return std::exchange(this_thread.last_error, cudaSuccess);
 }
-CUDART_EXPORT cudaError_t cudaPeekAtLastError(void) { return this_thread.last_error; }
+PLEXUS_CUDART cudaError_t cudaPeekAtLastError(void) { return this_thread.last_error; }

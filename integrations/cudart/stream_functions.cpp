@@ -11,11 +11,11 @@ constexpr int kLeastPriority = 0;
 constexpr int kGreatestPriority = -5;
 
 cudaError_t create(cudaStream_t* stream, unsigned flags, int priority) {
-  CUDART_TRY(check_pointer(stream, "the address of the stream"));
+  PLEXUS_CUDART_TRY(check_pointer(stream, "the address of the stream"));
   if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) {
     return refuse(cudaErrorInvalidValue, "the flags are {:#x}", flags);
   }
-  CUDART_TRY(check_device(current_device()));
+  PLEXUS_CUDART_TRY(check_device(current_device()));
   const int within = std::clamp(priority, kGreatestPriority, kLeastPriority);
   return Runtime::instance().streams.create(flags, within, stream);
 }
@@ -23,9 +23,9 @@ cudaError_t create(cudaStream_t* stream, unsigned flags, int priority) {
 /// Gives `*out` what `pick` picks of the stream.
 template <class T, class Pick>
 cudaError_t describe(cudaStream_t stream, T* out, const Pick& pick) {
-  CUDART_TRY(check_pointer(out, "the address of the result"));
+  PLEXUS_CUDART_TRY(check_pointer(out, "the address of the result"));
   std::shared_ptr<Stream> found;
-  CUDART_TRY(Runtime::instance().streams.find(stream, &found));
+  PLEXUS_CUDART_TRY(Runtime::instance().streams.find(stream, &found));
   *out = pick(*found);
   return cudaSuccess;
 }
@@ -65,47 +65,47 @@ constexpr plexusVirtualDevices kDevices = {.count = count_devices,
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
 
-CUDART_EXPORT cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+PLEXUS_CUDART cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return call("cudaStreamCreate", [&] { return create(stream, cudaStreamDefault, 0); });
 }
-CUDART_EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+PLEXUS_CUDART cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return call("cudaStreamCreateWithFlags", [&] { return create(stream, flags, 0); });
 }
-CUDART_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream,
+PLEXUS_CUDART cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream,
                                                        unsigned flags,
                                                        int priority) {
   return call("cudaStreamCreateWithPriority", [&] { return create(stream, flags, priority); });
 }
-CUDART_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+PLEXUS_CUDART cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return call("cudaStreamDestroy", [&] { return Runtime::instance().streams.destroy(stream); });
 }
-CUDART_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+PLEXUS_CUDART cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return call("cudaStreamSynchronize",
               [&] { return Runtime::instance().streams.synchronize(stream); });
 }
-CUDART_EXPORT cudaError_t cudaStreamQuery(cudaStream_t stream) {
+PLEXUS_CUDART cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return call("cudaStreamQuery", [&] { return Runtime::instance().streams.query(stream); });
 }
-CUDART_EXPORT cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
+PLEXUS_CUDART cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
   return call("cudaStreamGetFlags", [&] {
     return describe(stream, flags, [](const Stream& each) { return each.flags; });
   });
 }
-CUDART_EXPORT cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+PLEXUS_CUDART cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   return call("cudaStreamGetPriority", [&] {
     return describe(stream, priority, [](const Stream& each) { return each.priority; });
   });
 }
-CUDART_EXPORT cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+PLEXUS_CUDART cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
   return call("cudaStreamGetId",
               [&] { return describe(stream, id, [](const Stream& each) { return each.id; }); });
 }
-CUDART_EXPORT cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+PLEXUS_CUDART cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
   return call("cudaStreamGetDevice", [&] {
     return describe(stream, device, [](const Stream& each) { return each.device; });
   });
 }
-CUDART_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t stream,
+PLEXUS_CUDART cudaError_t cudaStreamAddCallback(cudaStream_t stream,
                                                 cudaStreamCallback_t callback,
                                                 void* user,
                                                 unsigned flags) {
@@ -116,24 +116,24 @@ CUDART_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t stream,
     return call_back(stream, [=] { callback(stream, cudaSuccess, user); });
   });
 }
-CUDART_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream,
+PLEXUS_CUDART cudaError_t cudaLaunchHostFunc(cudaStream_t stream,
                                              cudaHostFn_t function,
                                              void* user) {
   return call("cudaLaunchHostFunc", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(reinterpret_cast<const void*>(function), "function"));
+    PLEXUS_CUDART_TRY(check_pointer(reinterpret_cast<const void*>(function), "function"));
     return call_back(stream, [=] { function(user); });
   });
 }
-CUDART_EXPORT cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream,
+PLEXUS_CUDART cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream,
                                                    void* memory,
                                                    size_t /*bytes*/,
                                                    unsigned /*flags*/) {
   return call("cudaStreamAttachMemAsync", [&]() -> cudaError_t {
-    CUDART_TRY(check_pointer(memory, "the memory"));
+    PLEXUS_CUDART_TRY(check_pointer(memory, "the memory"));
     return Runtime::instance().streams.check(stream);
   });
 }
-CUDART_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+PLEXUS_CUDART cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return call("cudaDeviceGetStreamPriorityRange", [&]() -> cudaError_t {
     if (least != nullptr) {
       *least = kLeastPriority;

@@ -87,7 +87,7 @@ cudaError_t issue_work(cudaStream_t handle, Worker* worker, const std::function<
 
 cudaError_t Streams::make(const Stream& wish, std::shared_ptr<Stream>* made) {
   auto stream = std::make_shared<Stream>(wish);
-  CUDART_TRY(error_of(plexusStreamCreate(&stream->handle)));
+  PLEXUS_CUDART_TRY(error_of(plexusStreamCreate(&stream->handle)));
   stream->id = ids_.fetch_add(1, std::memory_order_relaxed) + 1;
   *made = std::move(stream);
   return cudaSuccess;
@@ -95,7 +95,8 @@ cudaError_t Streams::make(const Stream& wish, std::shared_ptr<Stream>* made) {
 
 cudaError_t Streams::create(unsigned flags, int priority, cudaStream_t* stream) {
   std::shared_ptr<Stream> made;
-  CUDART_TRY(make({.device = current_device(), .flags = flags, .priority = priority}, &made));
+  PLEXUS_CUDART_TRY(
+      make({.device = current_device(), .flags = flags, .priority = priority}, &made));
   const std::lock_guard lock(mutex_);
   reap();
   known_.emplace(made->handle, made);
@@ -148,13 +149,13 @@ void Streams::destroy_all(int device) {
 }
 
 cudaError_t Streams::find_default(cudaStream_t stream, int device, std::shared_ptr<Stream>* found) {
-  CUDART_TRY(check_device(device));
+  PLEXUS_CUDART_TRY(check_device(device));
   const bool is_legacy = stream != cudaStreamPerThread;
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Stream>& known =
       is_legacy ? devices_.at(static_cast<size_t>(device)).legacy : thread_stream(device);
   if (known == nullptr || known_.count(known->handle) == 0) {  // cudaDeviceReset ends them
-    CUDART_TRY(make({.device = device, .is_legacy = is_legacy}, &known));
+    PLEXUS_CUDART_TRY(make({.device = device, .is_legacy = is_legacy}, &known));
     known_.emplace(known->handle, known);
   }
   *found = known;
@@ -237,7 +238,7 @@ cudaError_t Streams::begin_work(Stream& stream) {
 
 cudaError_t Streams::enqueue(cudaStream_t stream, cudaGraphNodeType type, Issue issue) {
   std::shared_ptr<Stream> found;
-  CUDART_TRY(find(stream, &found));
+  PLEXUS_CUDART_TRY(find(stream, &found));
   if (captures_.load(std::memory_order_acquire) > 0) {
     const std::lock_guard lock(mutex_);
     if (found->capture != nullptr) {
@@ -245,7 +246,7 @@ cudaError_t Streams::enqueue(cudaStream_t stream, cudaGraphNodeType type, Issue 
       return cudaSuccess;
     }
   }
-  CUDART_TRY(begin_work(*found));
+  PLEXUS_CUDART_TRY(begin_work(*found));
   return issue(found->handle);
 }
 
@@ -262,12 +263,12 @@ cudaError_t Streams::enqueue_work(cudaStream_t stream,
 
 cudaError_t Streams::synchronize(cudaStream_t stream) {
   std::shared_ptr<Stream> found;
-  CUDART_TRY(find(stream, &found));
+  PLEXUS_CUDART_TRY(find(stream, &found));
   if (capture_of(*found) != nullptr) {
     return refuse(cudaErrorStreamCaptureUnsupported, "the stream is captured");
   }
   if (found->is_legacy) {
-    CUDART_TRY(begin_work(*found));
+    PLEXUS_CUDART_TRY(begin_work(*found));
   }
   plexusStreamWaitIdle(found->handle);
   return cudaSuccess;
@@ -275,12 +276,12 @@ cudaError_t Streams::synchronize(cudaStream_t stream) {
 
 cudaError_t Streams::query(cudaStream_t stream) {
   std::shared_ptr<Stream> found;
-  CUDART_TRY(find(stream, &found));
+  PLEXUS_CUDART_TRY(find(stream, &found));
   if (capture_of(*found) != nullptr) {
     return refuse(cudaErrorStreamCaptureUnsupported, "the stream is captured");
   }
   if (found->is_legacy) {
-    CUDART_TRY(begin_work(*found));
+    PLEXUS_CUDART_TRY(begin_work(*found));
   }
   return is_done(found->handle) ? cudaSuccess : cudaErrorNotReady;
 }
@@ -355,7 +356,7 @@ void Streams::add_op(Stream& stream, GraphOp op) {
 
 cudaError_t Streams::begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   std::shared_ptr<Stream> found;
-  CUDART_TRY(find(stream, &found));
+  PLEXUS_CUDART_TRY(find(stream, &found));
   if (found->is_legacy) {
     return refuse(cudaErrorStreamCaptureUnsupported, "the legacy default stream is not captured");
   }
@@ -374,7 +375,7 @@ cudaError_t Streams::begin_capture(cudaStream_t stream, cudaStreamCaptureMode mo
 
 cudaError_t Streams::end_capture(cudaStream_t stream, std::shared_ptr<const GraphLog>* log) {
   std::shared_ptr<Stream> found;
-  CUDART_TRY(find(stream, &found));
+  PLEXUS_CUDART_TRY(find(stream, &found));
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<Capture> capture = found->capture;
   if (capture == nullptr) {

@@ -25,7 +25,8 @@ EXPECTED = {
                     r"share/doc/plexus/docs/[\w-]+\.(md|svg)", r"share/doc/plexus/plugin-api/(ABI|README)\.md"),
     "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so", r"lib/plexus/libnccl-profiler-trace\.so"),
     "tools": (r"bin/plexus(-cluster|-nvcc)?", r"share/man/man1/plexus\.1", r"share/bash-completion/completions/plexus",
-              r"lib/plexus/libplexus-cuda(rt)?-stub(-[\d.]+)?\.so", r"lib/plexus/cudart/libcudart\.so(\.1[23])?",
+              r"lib/plexus/libplexus-cuda(rt)?-stub(-[\d.]+)?\.so", r"lib/plexus/cudart/libcudart\.so",
+              r"lib/plexus/cudart/libcudart\.so\.12", r"lib/plexus/cudart/libcudart\.so\.13",
               r"include/plexus/cudart/((plexus|nvtx3)/)?\w+\.h", r"lib/plexus/cudart/bin/nvcc"),
 }
 
