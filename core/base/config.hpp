@@ -30,6 +30,7 @@ struct Config {
   int64_t attach_bytes = -1;
   std::string rates_file;
   bool graph_register = true;
+  bool graph_mixing = true;
   std::string hostid;
   int64_t comm_blocking = -1;
   std::string comm_id;

@@ -46,6 +46,7 @@ Communicator::~Communicator() {
   PLEXUS_DCHECK(!is_visited(), number_, visits);
   PLEXUS_DCHECK(!initializer.joinable() && !finalizer.joinable(), number_);
   magic.store(0, std::memory_order_relaxed);
+  leave_device();
   say_goodbye(Departure::kDestroyed);
   connections_.reset();  // before the network they use
 }
@@ -193,6 +194,7 @@ void Communicator::make_runner() {
       .launches = &process_.launches,
       .peer_mapped = peer_mapped_.get(),
       .registers_graphs = setup_.config.graph_register,
+      .orders_graphs = setup_.config.graph_mixing,
       .changes_at = link_facts_ == nullptr ? nullptr : &link_facts_->due(),
       .change = [this] { return change_links(); }});
 }
@@ -243,8 +245,29 @@ void Communicator::open_peer_mapped_memory() {
                                   .exchange = setup_.exchange.get(),
                                   .runtime = &device_rank_->runtime(),
                                   .device = mine.device,
+                                  .watch = &process_.device_watch,
                                   .peers = std::move(peers)});
   }
+}
+
+Result<void> Communicator::start_device(int device) {
+  DeviceRuntime& runtime = *process_.devices();
+  PLEXUS_TRY(process_.async.start());
+  PLEXUS_TRY(process_.device_watch.start(runtime));
+  PLEXUS_TRY(device_rank, DeviceRank::create(runtime, device, process_.device_watch));
+  const size_t launches = launch_bytes_in_flight(static_cast<size_t>(setup_.blocks));
+  PLEXUS_TRY(process_.launches.reserve(runtime, device, launches));
+  launch_bytes_ = launches;
+  device_rank_ = std::move(device_rank);
+  return ok();
+}
+
+void Communicator::leave_device() noexcept {
+  if (device_rank_ == nullptr) {
+    return;
+  }
+  process_.device_watch.remove(*this);
+  process_.launches.release(device_rank_->device(), std::exchange(launch_bytes_, 0));
 }
 
 Result<void> Communicator::start(CommSetup setup) {
@@ -259,9 +282,7 @@ Result<void> Communicator::start(CommSetup setup) {
   ranks_per_core = setup_.ranks_per_core;
   const PeerInfo& mine = setup_.mine();
   if (mine.on_cuda()) {
-    PLEXUS_TRY(process_.async.start());
-    PLEXUS_TRY(device_rank, DeviceRank::create(*process_.devices(), mine.device));
-    device_rank_ = std::move(device_rank);
+    PLEXUS_TRY(start_device(mine.device));
   } else {
     host_pointers_.ask(process_.devices());
   }
@@ -293,6 +314,9 @@ Result<void> Communicator::start(CommSetup setup) {
                        .file = setup_.config.stall_file});
   if (setup_.config.doctor) {
     process_.status.start();
+  }
+  if (device_rank_ != nullptr) {
+    process_.device_watch.add(*this);
   }
   become_ready();
   const CommTopology& topology = *setup_.topology;
@@ -447,7 +471,20 @@ void Communicator::check_device() {
       stop.load(std::memory_order_acquire)) {
     return;
   }
-  if (const DeviceFailure* const failure = device_rank_->failure(); failure != nullptr) {
+  if (device_rank_->failure() != nullptr) {
+    process_.device_watch.wake();
+    await_reason();
+  }
+}
+
+void Communicator::look() {
+  if (auto fault = device_rank_->runtime().find_fault(device_rank_->device()); fault.has_error()) {
+    fail(fault.error());
+    device_rank_->note_fault(std::move(fault).error());
+    return;
+  }
+  const DeviceFailure* const failure = device_rank_->failure();
+  if (failure != nullptr && !stop.load(std::memory_order_acquire)) {
     fail(runner_->order().describe(*failure));
   }
 }

@@ -34,7 +34,7 @@ namespace plexus {
 class ConnectionSet;
 class Process;
 
-class Communicator final : public RankState {
+class Communicator final : public RankState, private DeviceWatch::Subject {
  public:
   /// In state kInProgress, not yet in the table of live ones. `process` outlives it.
   static std::unique_ptr<Communicator> make(Process& process, CommConfig config);
@@ -108,6 +108,8 @@ class Communicator final : public RankState {
   [[nodiscard]] DeviceRank* device_rank() const noexcept { return device_rank_.get(); }
   /// Fails the communicator if a kernel of a graph that no thread watches has failed.
   void check_device();
+  /// The device's thread does not look any more.
+  void leave_device() noexcept;
   /// A thread is inside a call, or a call is on a stream.
   [[nodiscard]] bool is_busy() const noexcept {
     return calls_.load(std::memory_order_relaxed) != 0 || !runner_->is_idle();
@@ -164,6 +166,8 @@ class Communicator final : public RankState {
  private:
   Communicator(Process& process, CommConfig config);
   void become_ready();
+  Result<void> start_device(int device);
+  void look() override;
   void stop_waiting() noexcept;
   void note_error(const Error& error);
   void await_reason();
@@ -181,6 +185,7 @@ class Communicator final : public RankState {
   CommSetup setup_;
   std::unique_ptr<Tuner> tuner_;                   // nullptr: built-in rules
   std::unique_ptr<DeviceRank> device_rank_;        // nullptr: computes on the host
+  size_t launch_bytes_ = 0;                        // reserved in Process::launches
   std::unique_ptr<PeerMappedMemory> peer_mapped_;  // nullptr: no rank in another process maps it
   mutable RegisteredMemory registered_memory_;
   std::unique_ptr<ConnectionSet> connections_;

@@ -12,6 +12,7 @@
 #include "core/comm/in_call.hpp"
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
+#include "core/launch/device_launch.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {

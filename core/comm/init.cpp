@@ -190,6 +190,7 @@ Result<void> init_all(Process& process,
                       const int* device_list) {
   const auto started = std::chrono::steady_clock::now();
   PLEXUS_TRY(config, process.read_settings());
+  const Allowing all(process.devices(), DriverCalls::kAll);
   PLEXUS_TRY(devices, choose_devices(process.devices(), config, ndevices, device_list));
   PLEXUS_TRY(virtuals, choose_virtual_devices(ndevices, device_list));
   PLEXUS_TRY(setups, set_up_local(process.setup_context(), config, devices, started));

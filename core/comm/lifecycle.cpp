@@ -32,6 +32,7 @@ void tell_of_revocation(Communicator& comm) {
 /// Frees a communicator whose plans are done or stopped, after waiting for what its peers still
 /// read.
 void release(Communicator* comm) {
+  const Allowing all(comm->process().devices(), DriverCalls::kAll);
   if (comm->initializer.joinable()) {
     comm->initializer.join();
   }

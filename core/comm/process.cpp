@@ -147,12 +147,14 @@ Result<Config> Process::read_settings() {
 
 Result<void*> Process::allocate_memory(size_t size_bytes) {
   PLEXUS_TRY(config, read_settings());
+  const Allowing all(devices_, DriverCalls::kAll);
   PLEXUS_TRY(device, choose_device(devices_, config.device, kHostDevice));
   return device == kHostDevice ? memory.allocate(size_bytes)
                                : memory.allocate_on(*devices_, device, size_bytes);
 }
 
 Result<void> Process::free_memory(void* pointer) {
+  const Allowing all(devices_, DriverCalls::kAll);
   communicators.any([&](const Communicator& comm) {
     comm.forget_memory(pointer);
     return false;

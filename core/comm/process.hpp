@@ -19,6 +19,7 @@
 #include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/communicator_table.hpp"
 #include "core/device/choose_device.hpp"
+#include "core/device/device_watch.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/device/virtual_devices.hpp"
 #include "core/engine/async_engine.hpp"
@@ -46,7 +47,12 @@ class Process final : private ForkAware {
   CommunicatorTable communicators;
   LocalRendezvous rendezvous;
   UserMemory memory;
-  AsyncEngine async;
+  AsyncEngine async{[this] {
+    if (devices_ != nullptr) {
+      devices_->allow(DriverCalls::kNone);
+    }
+  }};
+  DeviceWatch device_watch;
   CollnetPluginCache collnet_plugins;
   NetPluginCache net_plugins;
   ProfilerMasks profiler_masks;

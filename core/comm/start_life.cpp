@@ -87,7 +87,9 @@ Result<void> start_life(Process& process,
   auto owner = Communicator::make(process, config);
   Communicator* const comm = owner.get();
   process.communicators.add(comm);
+  const Allowing all(process.devices(), DriverCalls::kAll);  // and in the thread that makes it:
   const std::function<Result<void>()> try_make = [comm, make = std::move(make)] {
+    const Allowing all_there(comm->process().devices(), DriverCalls::kAll);
     return catch_lack_of_memory([&] { return make(*comm); });
   };
   if (!config.blocking) {

@@ -188,6 +188,14 @@ class CudaRuntime final : public DeviceRuntime {
 
   void adopt_thread(int device) noexcept override { static_cast<void>(cudaSetDevice(device)); }
 
+  /// After a failure every call returns it.
+  Result<void> find_fault(int device) override {
+    const OnDevice on(device);
+    PLEXUS_TRY(stream, own_stream(device));
+    const cudaError_t code = cudaStreamQuery(stream);
+    return code == cudaErrorNotReady ? ok() : check(code, "a kernel", device);
+  }
+
   Result<void*> allocate(int device, size_t size_bytes) override {
     return allocate_rounded(device, size_bytes, false);
   }
@@ -200,7 +208,7 @@ class CudaRuntime final : public DeviceRuntime {
       const auto size = sizes_.find(memory);
       const Size had = size->second;
       sizes_.erase(size);
-      if (had.lasting || is_kept(had.rounded)) {
+      if (had.lasting || is_kept_for_reuse(had.rounded)) {
         spare_[{device, had.rounded}].push_back(memory);
         return;
       }
@@ -271,6 +279,19 @@ class CudaRuntime final : public DeviceRuntime {
            query(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
            kind == CU_MEMORYTYPE_DEVICE &&
            query(&seen_at, CU_POINTER_ATTRIBUTE_HOST_POINTER, address) != CUDA_SUCCESS;
+  }
+
+  [[nodiscard]] bool is_open_to_peers(int /*device*/, const void* pointer) noexcept override {
+    const auto query = attribute_query();
+    const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+    unsigned int kind = 0;
+    int is_plain = 1;  // from cudaMalloc
+    return query == nullptr ||
+           query(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS ||
+           kind != CU_MEMORYTYPE_DEVICE ||
+           query(&is_plain, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) !=
+               CUDA_SUCCESS ||
+           is_plain != 0;
   }
 
   Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override {
@@ -360,15 +381,15 @@ class CudaRuntime final : public DeviceRuntime {
     const OnDevice on(device);
     return check(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent", device);
   }
-  Result<bool> query(int device, DeviceEvent event) override {
+  Result<void> record_at_replay(int device, DeviceEvent event, DeviceStream stream) override {
     const OnDevice on(device);
-    const cudaError_t code = cudaEventQuery(event);
-    if (code == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());
-      return false;
-    }
-    PLEXUS_TRY(check(code, "a kernel", device));
-    return true;
+    return check(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal),
+                 "cudaEventRecordWithFlags", device);
+  }
+  Result<void> wait_at_replay(int device, DeviceStream stream, DeviceEvent event) override {
+    const OnDevice on(device);
+    return check(cudaStreamWaitEvent(stream, event, cudaEventWaitExternal), "cudaStreamWaitEvent",
+                 device);
   }
 
   Result<void> copy_in_order(
@@ -416,6 +437,27 @@ class CudaRuntime final : public DeviceRuntime {
     return check(cudaLaunchHostFunc(stream, function, argument), "cudaLaunchHostFunc", device);
   }
 
+  Result<void> call_after_graph(int device,
+                                DeviceStream stream,
+                                void (*function)(void*),
+                                void* argument) override {
+    const OnDevice on(device);
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaGraph_t graph = nullptr;
+#if CUDART_VERSION >= 13000
+    const cudaError_t code = cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph);
+#else
+    const cudaError_t code = cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph);
+#endif
+    PLEXUS_TRY(check(code, "cudaStreamGetCaptureInfo", device));
+    cudaUserObject_t object = nullptr;
+    PLEXUS_TRY(
+        check(cudaUserObjectCreate(&object, argument, function, 1, cudaUserObjectNoDestructorSync),
+              "cudaUserObjectCreate", device));
+    return check(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove),
+                 "cudaGraphRetainUserObject", device);
+  }
+
  private:
   using AttributeQuery = decltype(&cuPointerGetAttribute);
   /// nullptr: no driver is loaded in this process, which this does not change.
@@ -437,7 +479,6 @@ class CudaRuntime final : public DeviceRuntime {
   static size_t rounded_size(size_t size_bytes) {
     return size_bytes % kExportGranule == 0 ? size_bytes : std::bit_ceil(size_bytes);
   }
-  static bool is_kept(size_t rounded) { return rounded % kExportGranule != 0; }
 
   Result<void*> allocate_rounded(int device, size_t size_bytes, bool lasting) {
     const OnDevice on(device);
@@ -479,8 +520,12 @@ class CudaRuntime final : public DeviceRuntime {
     const std::lock_guard lock(mutex_);
     cudaStream_t& stream = streams_[device];
     if (stream == nullptr) {
-      PLEXUS_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                       "cudaStreamCreateWithFlags", device));
+      int lowest = 0;
+      int highest = 0;
+      PLEXUS_TRY(check(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+                       "cudaDeviceGetStreamPriorityRange", device));
+      PLEXUS_TRY(check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest),
+                       "cudaStreamCreateWithPriority", device));
     }
     return stream;
   }

@@ -27,6 +27,10 @@ struct DeviceBlock;  // kernels/cuda/device_work.hpp
 /// Exported memory has a multiple of this size, so that it shares its block with no other
 /// allocation.
 inline constexpr size_t kExportGranule = size_t{2} << 20;
+/// Whether release() keeps memory for later allocations, as that of allocate_lasting().
+inline constexpr bool is_kept_for_reuse(size_t size_bytes) {
+  return size_bytes <= kExportGranule / 2;
+}
 
 using DeviceStream = CUstream_st*;  // nullptr: CUDA's legacy default stream
 using DeviceEvent = CUevent_st*;
@@ -38,6 +42,16 @@ struct DeviceFacts {
   std::array<uint8_t, 16> uuid = {};  // equal in all processes that see the device
   int compute_capability = 0;         // times 10
   uint32_t memory_gb_per_s = 0;       // reads plus writes; 0: not known
+};
+
+/// What a thread may ask of the devices. Some calls of CUDA wait until no kernel runs
+/// (docs/gpu-results.md), and a kernel of ours may wait for a call that is not made yet, or for the
+/// thread that moves network slots.
+enum class DriverCalls : uint8_t {
+  kOrdered,  // beside kernels: work on streams and questions. Every thread begins with it
+  kGrowing,  // takes memory and maps it, too: the first calls of a shape
+  kAll,      // gives back, too: init, registration, destroy, threads that nobody waits for
+  kNone,     // the thread that moves network slots
 };
 
 /// The kind of memory that a user's pointer points to.
@@ -93,6 +107,11 @@ class DeviceRuntime {
   virtual Result<void> enable_reach(int device, int peer) = 0;
   /// For a thread of Plexus: makes `device` current from now on.
   virtual void adopt_thread(int device) noexcept = 0;
+  /// Says what the calling thread may ask from now on; returns what it could before (Allowing does
+  /// both). A driver does not look; the software device does.
+  virtual DriverCalls allow(DriverCalls /*calls*/) noexcept { return DriverCalls::kOrdered; }
+  /// An Error: a kernel or the driver has failed, and nothing goes on on this device.
+  virtual Result<void> find_fault(int device) = 0;
 
   // -- memory (owners: device_memory.hpp) --
   /// Allocates device memory, zeroed.
@@ -114,6 +133,9 @@ class DeviceRuntime {
   [[nodiscard]] virtual bool has_driver() noexcept = 0;
   /// Memory that the host cannot read. false without a driver. Creates no context.
   [[nodiscard]] virtual bool is_on_device_alone(const void* pointer) noexcept = 0;
+  /// Whether kernels of other devices, where they reach this one, can read memory of `device`: not
+  /// that of pools (cudaMallocAsync) and of cuMemCreate, which has its own rights.
+  [[nodiscard]] virtual bool is_open_to_peers(int device, const void* pointer) noexcept = 0;
   /// Copies between any two kinds of memory. Complete on return; not ordered with any user's
   /// stream.
   virtual Result<void> copy(int device, void* to, const void* from, size_t size_bytes) = 0;
@@ -135,8 +157,10 @@ class DeviceRuntime {
   virtual Result<void> record(int device, DeviceEvent event, DeviceStream stream) = 0;
   /// Work that is queued on `stream` from now on waits for `event`.
   virtual Result<void> wait(int device, DeviceStream stream, DeviceEvent event) = 0;
-  /// Whether the event has occurred. An Error: the device failed before it.
-  virtual Result<bool> query(int device, DeviceEvent event) = 0;
+  /// The same for a stream that is being captured and an event of no capture: each replay waits for
+  /// what the event has recorded last, and records it anew.
+  virtual Result<void> record_at_replay(int device, DeviceEvent event, DeviceStream stream) = 0;
+  virtual Result<void> wait_at_replay(int device, DeviceStream stream, DeviceEvent event) = 0;
   /// Copies in the order of `stream`.
   virtual Result<void> copy_in_order(
       int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) = 0;
@@ -154,6 +178,32 @@ class DeviceRuntime {
                                  DeviceStream stream,
                                  void (*function)(void*),
                                  void* argument) = 0;
+  /// Calls `function(argument)` when the graph that `stream` is captured into is gone and none of
+  /// its replays runs any more. `function` must not call this interface.
+  virtual Result<void> call_after_graph(int device,
+                                        DeviceStream stream,
+                                        void (*function)(void*),
+                                        void* argument) = 0;
+};
+
+/// What the calling thread may ask until the end of the scope.
+class Allowing {
+ public:
+  /// `runtime`: nullptr: there are no devices.
+  Allowing(DeviceRuntime* runtime, DriverCalls calls) noexcept
+      : runtime_(runtime),
+        before_(runtime == nullptr ? DriverCalls::kOrdered : runtime->allow(calls)) {}
+  ~Allowing() {
+    if (runtime_ != nullptr) {
+      runtime_->allow(before_);
+    }
+  }
+  Allowing(const Allowing&) = delete;
+  Allowing& operator=(const Allowing&) = delete;
+
+ private:
+  DeviceRuntime* runtime_;
+  DriverCalls before_;
 };
 
 }  // namespace plexus

@@ -136,6 +136,9 @@ void AsyncEngine::withdraw(const RankState& rank) {
 }
 
 void AsyncEngine::serve() {
+  if (begin_) {
+    begin_();
+  }
   for (bool goes_on = true; goes_on;) {
     try {
       goes_on = serve_round();

@@ -43,7 +43,8 @@ struct Submission {
 /// Threads: submit() and withdraw() from any. One per process.
 class AsyncEngine {
  public:
-  AsyncEngine() = default;
+  /// `begin` is called by the thread before anything else.
+  explicit AsyncEngine(std::function<void()> begin = {}) : begin_(std::move(begin)) {}
   ~AsyncEngine();
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
@@ -86,6 +87,7 @@ class AsyncEngine {
                             const RankState& rank,
                             std::vector<Submission::Part>& ended);
 
+  const std::function<void()> begin_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Submission> incoming_;  // guarded by mutex_

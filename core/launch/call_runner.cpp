@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/launch/call_runner.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "guest/assert.hpp"
 
 namespace plexus {
+
+bool CallRunner::spans_devices(const LaunchContext& context) {
+  const PeerInfo& mine = context.infos[static_cast<size_t>(context.plans.rank)];
+  return std::any_of(context.infos.begin(), context.infos.end(), [&](const PeerInfo& info) {
+    return info.process_id == mine.process_id && info.device != mine.device &&
+           reach_each_other(mine, info);
+  });
+}
 
 LastChoice CallRunner::last_choice() const noexcept {
   const Plan* const plan = newest_plan();

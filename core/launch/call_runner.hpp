@@ -12,7 +12,7 @@
 
 #include "core/engine/async_engine.hpp"
 #include "core/engine/engine.hpp"
-#include "core/launch/device_launch.hpp"
+#include "core/launch/device_run.hpp"
 #include "core/launch/launch_pool.hpp"
 #include "core/launch/learning.hpp"
 #include "core/launch/profile.hpp"
@@ -34,6 +34,7 @@ struct LaunchContext {
   PeerMappedMemory*
       peer_mapped;        // nullptr: no kernel in another process may read this rank's device
   bool registers_graphs;  // buffers of captured calls may be read in place
+  bool orders_graphs;     // with calls outside them
   /// Before the collective with this number `change` is called, in the thread that makes the call;
   /// true: what plans are chosen by has changed. nullptr: never.
   const std::atomic<uint64_t>* changes_at = nullptr;
@@ -46,6 +47,7 @@ class CallRunner {
       : context_(context),
         places_(context.memory),
         repeats_(context.profile == nullptr && context.plans.device == nullptr),
+        spans_devices_(context.plans.device != nullptr && spans_devices(context)),
         learning_(context_.plans, can_measure(context.infos)) {}
   CallRunner(const CallRunner&) = delete;
   CallRunner& operator=(const CallRunner&) = delete;
@@ -54,6 +56,8 @@ class CallRunner {
   /// nullptr: the rank computes on the host.
   [[nodiscard]] DeviceRank* device() const noexcept { return context_.plans.device; }
   [[nodiscard]] DeviceOrder& order() noexcept { return order_; }
+  /// Kernels on other devices of this process use the rank's buffers by address.
+  [[nodiscard]] bool spans_devices() const noexcept { return spans_devices_; }
   [[nodiscard]] Engine& engine() noexcept { return engine_; }
   [[nodiscard]] LastChoice last_choice() const noexcept;
 
@@ -97,6 +101,7 @@ class CallRunner {
     return std::none_of(infos.begin(), infos.end(),
                         [](const PeerInfo& info) { return info.on_cuda(); });
   }
+  static bool spans_devices(const LaunchContext& context);
   /// All ranks come here with the same number of collectives behind them: whether a group of calls
   /// is chosen by the old or the new is decided by its first one.
   Result<void> follow_change() {
@@ -113,6 +118,7 @@ class CallRunner {
   LaunchContext context_;
   KnownPlaces places_;
   bool repeats_;  // no profiler wants to be told of a call, and none needs a launch
+  bool spans_devices_;
   Learning learning_;
   Course* course_ = nullptr;  // of the newest plan, if that is of a trial
   PlanCache plans_;

@@ -11,14 +11,13 @@
 #include "core/base/text.hpp"
 #include "core/engine/list_waits.hpp"
 #include "core/launch/call_runner.hpp"
+#include "core/launch/device_run.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr uint32_t kPollsPerQuery = 16;  // asking the driver costs more than reading a word
 constexpr auto kConnectPause = std::chrono::microseconds(50);
-constexpr uintptr_t kLegacyStream = 1;  // cudaStreamLegacy; 0 is the same
 constexpr auto kStallAfter = std::chrono::seconds(1);
 constexpr auto kStallEvery = std::chrono::milliseconds(500);
 
@@ -59,33 +58,49 @@ class Launch {
         device_(device),
         streams_(streams_of(calls)) {}
 
-  Result<void> run() {
+  /// All that may take memory or call the driver for more than an order.
+  Result<void> prepare() {
     PLEXUS_TRY(capture, capture_of(*runtime_, device_, streams_));
     capture_ = capture;
     PLEXUS_TRY(build_tables());
     PLEXUS_TRY(choose_size());
+    LaunchPool& pool = *calls_.front().runner->context().launches;
     const size_t size_bytes = launch_bytes(total_);
-    if (capture_.active) {
-      PLEXUS_TRY(record, make_record(*runtime_, device_, size_bytes));
-      record_ = std::move(record);
-    } else {
-      PLEXUS_TRY(record,
-                 calls_.front().runner->context().launches->take(*runtime_, device_, size_bytes));
-      record_ = std::move(record);
-    }
+    PLEXUS_TRY(record, capture_.active ? pool.take_for_graph(*runtime_, device_, size_bytes)
+                                       : pool.take(*runtime_, device_, size_bytes));
+    record_ = std::move(record);
+    return ok();
+  }
+
+  /// After it, kernels may wait for each other.
+  Result<void> start() {
     fill();
-    PLEXUS_TRY(map_for_peers());
-    PLEXUS_TRY(join_streams());
-    PLEXUS_TRY(start());
-    return leave_streams();
+    auto started = put_on_streams();
+    if (started.has_error()) {
+      for (DeviceRun* const run : runs_) {
+        run->abandon();
+      }
+    }
+    return started;
   }
 
  private:
   [[nodiscard]] DeviceStream stream() const { return streams_.front(); }
+  [[nodiscard]] const DeviceRank::Events& events() const {
+    return calls_.front().runner->device()->events();
+  }
+
+  Result<void> put_on_streams() {
+    PLEXUS_TRY(map_for_peers());
+    PLEXUS_TRY(join_streams());
+    PLEXUS_TRY(launch());
+    return leave_streams();
+  }
 
   Result<void> build_tables() {
     for (const DeviceCalls& call : calls_) {
-      PLEXUS_TRY(plan, call.plan->device_plan(*call.runner->device()));
+      private_.push_back(call.runner->spans_devices() && has_private_buffers(*call.plan));
+      PLEXUS_TRY(plan, call.plan->device_plan(*call.runner->device(), private_.back()));
       plans_.push_back(plan);
       total_ += plan->size();
       threads_ = std::max(threads_, plan->threads());
@@ -117,7 +132,7 @@ class Launch {
   }
 
   void fill() {
-    const DevicePlan::Places all = launch_places(record_->memory.get(), total_);
+    const DevicePlan::Places all = launch_places(record_->memory, total_);
     blocks_ = all.blocks;
     DevicePlan::Places next = all;
     std::vector<DeviceQueue*> in_turn;
@@ -126,6 +141,9 @@ class Launch {
       next.times = calls_[i].plan->execution().watch == nullptr ? nullptr : times;
       DeviceBlock* const end = plans_[i]->fill(next, shares_blocks_ ? &in_turn : nullptr);
       starts_.push_back(next);
+      if (private_[i]) {
+        close_private_buffers(i);
+      }
       runs_.push_back(&calls_[i].runner->order().start_run(*calls_[i].runner, *calls_[i].plan,
                                                            record_, next.done, capture_.active));
       const DevicePlan::Size size = plans_[i]->size();
@@ -142,6 +160,20 @@ class Launch {
     PLEXUS_DCHECK(next.blocks <= blocks_ + block_count_, block_count_, total_.blocks);
     PLEXUS_DCHECK(shares_blocks_ || next.blocks == blocks_ + block_count_, block_count_);
     share_out(in_turn, std::span(next.blocks, blocks_ + block_count_));
+  }
+
+  /// That kernels of other devices cannot read.
+  [[nodiscard]] bool has_private_buffers(const Plan& plan) const {
+    return std::any_of(plan.items().begin(), plan.items().end(), [&](const auto& item) {
+      const Work& work = item.item->work;
+      return !runtime_->is_open_to_peers(device_, work.input.address) ||
+             !runtime_->is_open_to_peers(device_, work.output.address);
+    });
+  }
+  void close_private_buffers(size_t call) {
+    for (const Plan::ItemTask& item : calls_[call].plan->items()) {
+      plans_[call]->close_buffers(starts_[call], item.item->work);
+    }
   }
 
   /// Block i serves queues i, i + blocks, ...
@@ -178,16 +210,12 @@ class Launch {
   /// Orders the launch after what is on the group's streams and after its communicators' last ones.
   Result<void> join_streams() {
     for (size_t i = 1; i < streams_.size(); ++i) {
-      while (record_->joins.size() < i) {
-        PLEXUS_TRY(event, make_event(*runtime_, device_));
-        record_->joins.push_back(std::move(event));
-      }
-      const DeviceEvent event = record_->joins[i - 1].get();
+      const DeviceEvent event = events().join.get();
       PLEXUS_TRY(runtime_->record(device_, event, streams_[i]));
       PLEXUS_TRY(runtime_->wait(device_, stream(), event));
     }
     for (const DeviceCalls& call : calls_) {
-      PLEXUS_TRY(call.runner->order().come_after(*call.runner->device(), stream(), capture_));
+      PLEXUS_TRY(call.runner->order().come_after(*call.runner, stream(), capture_));
     }
     return ok();
   }
@@ -208,14 +236,18 @@ class Launch {
     return ok();
   }
 
-  Result<void> start() {
+  Result<void> launch() {
     PLEXUS_TRY(load_scalars());
     const bool replays = capture_.active && std::any_of(runs_.begin(), runs_.end(),
                                                         [](auto* run) { return run->has_pumps(); });
-    for (DeviceRun* const run : runs_) {
-      if (replays && run->has_pumps()) {
-        PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::begin_replay, run));
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      PLEXUS_TRY(replays && runs_[i]->has_pumps()
+                     ? runtime_->call_host(device_, stream(), DeviceRun::begin_replay, runs_[i])
+                     : ok());
+      if (const auto& watch = calls_[i].plan->execution().watch; watch != nullptr) {
+        watch->on_launch(stream(), capture_.active ? nullptr : starts_[i].times);
       }
+      PLEXUS_TRY(hand_over(i));
     }
     PLEXUS_TRY(runtime_->launch(device_, stream(), blocks_, static_cast<uint32_t>(block_count_),
                                 threads_));
@@ -224,26 +256,31 @@ class Launch {
         PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::end_replay, run));
       }
     }
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      if (const auto& watch = calls_[i].plan->execution().watch; watch != nullptr) {
-        watch->on_launch(stream(), capture_.active ? nullptr : starts_[i].times);
-      }
-    }
-    if (!capture_.active) {
-      PLEXUS_TRY(runtime_->record(device_, record_->ended.get(), stream()));
-      for (DeviceRun* const run : runs_) {
-        run->submit();
-      }
-    }
     return ok();
+  }
+
+  /// To the async engine, before the launch: with CUDA_LAUNCH_BLOCKING=1 that returns when the
+  /// kernel has ended, for which slots must move. A captured run belongs to its graph.
+  Result<void> hand_over(size_t call) {
+    if (!capture_.active) {
+      runs_[call]->submit();
+      return ok();
+    }
+    void* const held = calls_[call].runner->order().captured().hold(*runs_[call], record_);
+    auto told = runtime_->call_after_graph(device_, stream(), CapturedRuns::end_graph, held);
+    if (told.has_error()) {
+      CapturedRuns::end_graph(held);
+    }
+    return told;
   }
 
   Result<void> leave_streams() {
     for (const DeviceCalls& call : calls_) {
-      PLEXUS_TRY(call.runner->order().note(*call.runner->device(), stream(), capture_));
+      PLEXUS_TRY(call.runner->order().note(*call.runner, stream(), capture_));
     }
     for (size_t i = 1; i < streams_.size(); ++i) {
-      PLEXUS_TRY(runtime_->wait(device_, streams_[i], calls_.front().runner->order().last()));
+      const OwnedEvent& last = capture_.active ? events().in_graph : events().last;
+      PLEXUS_TRY(runtime_->wait(device_, streams_[i], last.get()));
     }
     return ok();
   }
@@ -254,6 +291,7 @@ class Launch {
   std::vector<DeviceStream> streams_;
   Capture capture_;
   std::vector<DevicePlan*> plans_;
+  std::vector<bool> private_;  // by call: peers cannot use the buffers
   DevicePlan::Size total_;
   uint32_t threads_ = 0;        // of a block
   size_t block_count_ = 0;      // of the launch
@@ -321,6 +359,20 @@ class ConnectStalls {
   std::set<RankState*> told_;
   Clock::time_point look_at_ = Clock::now() + kStallAfter;
 };
+
+/// All are prepared before the first one starts: its kernel may wait for those of the others.
+Result<void> launch_all(DeviceRuntime& runtime, std::span<Launch> launches) {
+  {
+    const Allowing growing(&runtime, DriverCalls::kGrowing);
+    for (Launch& launch : launches) {
+      PLEXUS_TRY(launch.prepare());
+    }
+  }
+  for (Launch& launch : launches) {
+    PLEXUS_TRY(launch.start());
+  }
+  return ok();
+}
 
 /// Connects all ends, since a kernel needs all addresses before it starts. Host ranks of this
 /// thread connect in the same loop: their peers' ends wait for them.
@@ -404,228 +456,30 @@ Result<void> agree_on_loans(std::span<const DeviceCalls> calls) {
 
 }  // namespace
 
-// ---- DeviceRun ----
-
-DeviceRun::DeviceRun(CallRunner& runner) : runner_(&runner), rank_(runner.device()) {}
-
-void DeviceRun::prepare(Plan& plan,
-                        std::shared_ptr<LaunchRecord> record,
-                        uint64_t* done,
-                        bool in_graph) {
-  Execution& described = plan.execution();
-  PLEXUS_DCHECK(is_free() && execution_.finished && plan.on_device());
-  free_.store(false, std::memory_order_relaxed);
-  plan.launches.fetch_add(1, std::memory_order_relaxed);
-  plan_ = &plan;
-  record_ = std::move(record);
-  done_ = done;
-  in_graph_ = in_graph;
-  calls_known_ = 0;
-  polls_ = 0;
-  works_.clear();
-  for (const WorkQueue& queue : described.queues) {
-    works_.push_back(static_cast<uint32_t>(queue.items.size()));
-  }
-  calls_.clear();
-  for (const WorkQueue& queue : described.queues) {
-    for (const WorkQueue::Item& item : queue.items) {
-      calls_.push_back(item.work.call);
-    }
-  }
-  execution_.rank = runner_->context().plans.state;
-  execution_.ends = described.ends;
-  execution_.device_ends = described.device_ends;
-  execution_.expected = described.expected;
-  execution_.connected = true;
-  execution_.pumps = described.pumps;
-  execution_.watch = described.watch;
-  execution_.remote = this;
-}
-
-void DeviceRun::submit() {
-  runner_->submit_run(execution_, [this] {
-    if (in_graph_) {  // which may have been replayed meanwhile
-      replaying_.store(false);
-      if (replays_begun_.load() != replays_served_ &&
-          !execution_.rank->stop.load(std::memory_order_acquire)) {
-        serve_replays();
-      }
-      return;
-    }
-    const int launches = plan_->launches.fetch_sub(1, std::memory_order_relaxed);
-    PLEXUS_DCHECK(launches > 0, launches);
-    record_.reset();
-    free_.store(true, std::memory_order_release);
-  });
-}
-
-bool DeviceRun::all_done() const noexcept {
-  for (size_t queue = 0; queue < works_.size(); ++queue) {
-    // pairs with the kernel's release
-    if (std::atomic_ref<uint64_t>(done_[queue]).load(std::memory_order_acquire) < works_[queue]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-Result<bool> DeviceRun::poll() noexcept {
-  bool ended = false;
-  if (in_graph_) {
-    const uint64_t replays = replays_ended_.load();
-    const uint64_t begun = replays_begun_.load();
-    PLEXUS_DCHECK(replays <= begun && replays_served_ <= replays, replays, begun, replays_served_);
-    ended = replays == begun;
-    replays_served_ = ended ? replays : replays_served_;
-  } else if (polls_++ % kPollsPerQuery == 0 || all_done()) {
-    // Not earlier: until then the kernel uses memory that the owner of the run may free.
-    rank_->runtime().adopt_thread(rank_->device());
-    PLEXUS_TRY(happened, rank_->runtime().query(rank_->device(), record_->ended.get()));
-    ended = happened;
-  }
-  if (const DeviceFailure* const failure = rank_->failure(); failure != nullptr) {
-    auto error = describe(*failure);
-    return error.has_value() ? std::move(*error) : runner_->order().describe(*failure);
-  }
-  return ended;
-}
-
-void DeviceRun::serve_replays() {
-  if (!replaying_.exchange(true)) {
-    submit();
-  }
-}
-
-void DeviceRun::begin_replay(void* run) {
-  auto& self = *static_cast<DeviceRun*>(run);
-  // The kernel of the replay before this one has ended; what it left to pumps may still be on its
-  // way.
-  for (size_t queue = 0; queue < self.works_.size(); ++queue) {
-    std::atomic_ref<uint64_t>(self.done_[queue]).store(0, std::memory_order_relaxed);
-  }
-  self.replays_begun_.fetch_add(1);
-  self.serve_replays();
-}
-
-void DeviceRun::end_replay(void* run) { static_cast<DeviceRun*>(run)->replays_ended_.fetch_add(1); }
-
-uint64_t DeviceRun::take_begun() noexcept {
-  const uint64_t begun = in_graph_ ? replays_begun_.load() : 1;
-  PLEXUS_DCHECK(calls_known_ <= begun, calls_known_, begun);
-  return begun - std::exchange(calls_known_, begun);
-}
-
-std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
-  const auto call = std::find_if(calls_.begin(), calls_.end(), [&](const CallRecord& record) {
-    return record.hash == failure.hash_expected;
-  });
-  if (call == calls_.end()) {
-    return std::nullopt;
-  }
-  if (failure.fault == DeviceFault::kUnmapped) {
-    return fail(Code::kSystemError,
-                "rank {} received from rank {} an address that its device cannot read: set "
-                "NCCL_P2P_DIRECT_DISABLE=1",
-                runner_->context().plans.rank, failure.peer);
-  }
-  std::vector<CallRecord> theirs;  // as told on all connections from that peer
-  for (const DeviceEnd* const end : execution_.device_ends) {
-    if (end->key().sends || end->key().peer != failure.peer) {
-      continue;
-    }
-    CallRecord told[kHeaders];
-    const auto* const fifo = reinterpret_cast<const Fifo*>(end->view().fifo);
-    if (rank_->runtime().copy(rank_->device(), told, fifo->calls, sizeof(told)).has_value()) {
-      theirs.insert(theirs.end(), std::begin(told), std::end(told));
-    }
-  }
-  return describe_mismatch({.rank = runner_->context().plans.rank,
-                            .peer = failure.peer,
-                            .call = *call,
-                            .peers_calls = theirs,
-                            .hash_arrived = failure.hash_arrived,
-                            .size_expected = failure.size_expected,
-                            .size_arrived = failure.size_arrived});
-}
-
-// ---- DeviceOrder ----
-
-DeviceRun& DeviceOrder::start_run(CallRunner& runner,
-                                  Plan& plan,
-                                  std::shared_ptr<LaunchRecord> record,
-                                  uint64_t* done,
-                                  bool in_graph) {
-  const std::lock_guard lock(mutex_);
-  auto& runs = in_graph ? captured_ : runs_;
-  auto found = in_graph ? runs.end() : std::find_if(runs.begin(), runs.end(), [](const auto& run) {
-    return run->is_free();
-  });
-  if (found == runs.end()) {
-    runs.push_back(std::make_unique<DeviceRun>(runner));
-    found = std::prev(runs.end());
-  }
-  (*found)->prepare(plan, std::move(record), done, in_graph);
-  return **found;
-}
-
-Error DeviceOrder::describe(const DeviceFailure& failure) const {
-  const std::lock_guard lock(mutex_);
-  for (const auto* const runs : {&runs_, &captured_}) {
-    for (const auto& run : *runs) {
-      auto error = run->describe(failure);
-      if (error.has_value()) {
-        return std::move(*error);
-      }
-    }
-  }
-  return fail(Code::kInternalError, "a kernel failed in call number {}", failure.sequence);
-}
-
-Result<void> DeviceOrder::come_after(DeviceRank& rank,
-                                     DeviceStream stream,
-                                     const Capture& capture) {
-  // A captured launch cannot be ordered with work outside its graph. Equal handles are one stream
-  // for the legacy default stream only: that of each thread has one handle, and a new stream may
-  // have the address of one that is gone.
-  const bool is_legacy = reinterpret_cast<uintptr_t>(stream) <= kLegacyStream;
-  if (!any_ || (stream == stream_ && is_legacy) || capture.id != capture_id_) {
-    return ok();
-  }
-  return rank.runtime().wait(rank.device(), stream, last_.get());
-}
-
-Result<void> DeviceOrder::note(DeviceRank& rank, DeviceStream stream, const Capture& capture) {
-  if (last_ == nullptr) {
-    PLEXUS_TRY(event, make_event(rank.runtime(), rank.device()));
-    last_ = std::move(event);
-  }
-  PLEXUS_TRY(rank.runtime().record(rank.device(), last_.get(), stream));
-  any_ = true;
-  stream_ = stream;
-  capture_id_ = capture.id;
-  return ok();
-}
-
-// ---- the whole ----
-
 Result<void> run_on_devices(std::span<const DeviceCalls> calls,
                             std::span<Execution* const> on_host) {
-  PLEXUS_TRY(connect_all(calls, on_host));
-  PLEXUS_TRY(agree_on_loans(calls));
   std::map<int, std::vector<DeviceCalls>> by_device;
   for (const DeviceCalls& call : calls) {
     by_device[call.runner->device()->device()].push_back(call);
   }
+  std::vector<Launch> launches;
+  launches.reserve(by_device.size());
+  DeviceRuntime& runtime = calls.front().runner->device()->runtime();
+  {
+    const Allowing growing(&runtime, DriverCalls::kGrowing);
+    PLEXUS_TRY(connect_all(calls, on_host));
+    PLEXUS_TRY(agree_on_loans(calls));
+  }
   for (const auto& [device, some] : by_device) {
-    auto launched = Launch(some, device).run();
-    if (launched.has_error()) {
-      for (const DeviceCalls& call : calls) {
-        call.runner->context().plans.state->fail(launched.error());
-      }
-      return launched;
+    launches.emplace_back(some, device);
+  }
+  auto launched = launch_all(runtime, launches);
+  if (launched.has_error()) {
+    for (const DeviceCalls& call : calls) {
+      call.runner->context().plans.state->fail(launched.error());
     }
   }
-  return ok();
+  return launched;
 }
 
 }  // namespace plexus

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <span>
 
 #include "core/base/units.hpp"
@@ -43,6 +44,7 @@ struct WorkPlaces {
   size_t lanes = 0;
   size_t sends = 0;
   size_t recvs = 0;
+  size_t slots = 0;  // 0: none, the image begins with something else
   size_t progress = 0;
   bool has_lines = true;  // all connections have
 };
@@ -52,7 +54,27 @@ T* at(std::byte* base, size_t offset) {
   return reinterpret_cast<T*>(base + offset);
 }
 
-Result<WorkPlaces> add_work(DeviceRank& rank, const WorkQueue::Item& item, Image& image) {
+/// By peer of the program: whether a message to it may not go by address.
+std::vector<bool> list_slot_users(const Work& work, bool has_private_buffers) {
+  std::vector<bool> users(work.program->peers.size(), has_private_buffers);
+  for (const Lane& lane : work.program->lanes) {
+    for (const Step& step : lane.steps) {
+      const bool scales = step.source == Buffer::kInput && work.op.scales_input();
+      const bool has_home = step.target != Buffer::kNone || (step.receives == 0 && !scales);
+      const bool is_alone = !step.with_next && !continues_message(lane, step);
+      const auto first = static_cast<size_t>(step.peers_first) + static_cast<size_t>(step.receives);
+      for (size_t i = first; i < first + static_cast<size_t>(step.sends); ++i) {
+        users[i] = users[i] || !step.by_address || !has_home || !is_alone;
+      }
+    }
+  }
+  return users;
+}
+
+Result<WorkPlaces> add_work(DeviceRank& rank,
+                            const WorkQueue::Item& item,
+                            bool has_private_buffers,
+                            Image& image) {
   const Work& work = item.work;
   WorkPlaces places;
   for (size_t lane = 0; lane < work.program->lanes.size(); ++lane) {
@@ -60,10 +82,20 @@ Result<WorkPlaces> add_work(DeviceRank& rank, const WorkQueue::Item& item, Image
     const std::vector<uint32_t> batches = find_batches(*work.program, lane);
     places.batches.push_back(image.add(std::span<const uint32_t>(batches)));
   }
+  const std::vector<bool> uses_slots = list_slot_users(work, has_private_buffers);
   std::vector<DeviceSend*> sends;
+  std::vector<std::byte*> slots;
+  bool come_later = false;
   for (DeviceEnd* const end : item.device_sends) {
     sends.push_back(nullptr);
+    slots.push_back(nullptr);
     if (end != nullptr) {
+      const bool by_lines = uses_lines(work.protocol) && end->view().lines != nullptr;
+      come_later = come_later || end->view().reach == Reach::kProcess;
+      if (uses_slots[sends.size() - 1] && !by_lines) {
+        PLEXUS_TRY(end->provide_slots());
+      }
+      slots.back() = end->view().slots;
       PLEXUS_TRY(entry, rank.entry_of_send(*end));
       sends.back() = entry;
       places.has_lines = places.has_lines && end->view().lines != nullptr;
@@ -80,6 +112,9 @@ Result<WorkPlaces> add_work(DeviceRank& rank, const WorkQueue::Item& item, Image
   }
   places.sends = image.add(std::span<DeviceSend* const>(sends));
   places.recvs = image.add(std::span<DeviceRecv* const>(recvs));
+  if (come_later) {
+    places.slots = image.add(std::span<std::byte* const>(slots));
+  }
   places.progress = image.reserve(work.program->lanes.size() * sizeof(uint64_t));
   places.lanes = image.reserve(work.program->lanes.size() * sizeof(DeviceLane));
   return places;
@@ -123,6 +158,7 @@ DeviceWork describe(const DeviceRank& rank,
   made.lanes = at<DeviceLane>(base, places.lanes);
   made.sends = at<DeviceSend*>(base, places.sends);
   made.recvs = at<DeviceRecv*>(base, places.recvs);
+  made.slots = places.slots == 0 ? nullptr : at<std::byte*>(base, places.slots);
   made.progress = at<uint64_t>(base, places.progress);
   made.claimed = rank.claimed();
   made.control = rank.control();
@@ -141,7 +177,9 @@ DeviceWork describe(const DeviceRank& rank,
 
 }  // namespace
 
-Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Execution& execution) {
+Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank,
+                                                      Execution& execution,
+                                                      bool has_private_buffers) {
   auto plan = std::make_unique<DevicePlan>();
   Image image;
   std::vector<WorkPlaces> places;
@@ -151,7 +189,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
     Queue& made = plan->queues_.emplace_back();
     rendezvous.push_back(image.reserve(sizeof(DeviceBarrier)));
     for (WorkQueue::Item& item : queue.items) {
-      PLEXUS_TRY(added, add_work(rank, item, image));
+      PLEXUS_TRY(added, add_work(rank, item, has_private_buffers, image));
       places.push_back(std::move(added));
       plan->places_.emplace_back(&item.work, plan->places_.size());
       plan->readers_.push_back(readers_of(item));
@@ -205,6 +243,14 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
   return plan;
 }
 
+void DevicePlan::retire(DeviceRank& rank) {
+  for (DeviceMemory* const memory : {&tables_, &scratch_}) {
+    if (*memory != nullptr) {
+      rank.watch().retire(std::move(*memory));
+    }
+  }
+}
+
 DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* in_turn) const {
   DeviceBlock* block = places.blocks;
   DeviceLoan* loan = places.loans;
@@ -246,6 +292,12 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
   return block;
 }
 
+void DevicePlan::close_buffers(const Places& places, const Work& work) const {
+  DeviceWork& closed = places.works[place_of(work)];
+  closed.borrow_bytes_min = std::numeric_limits<uint32_t>::max();
+  closed.closes_output = true;
+}
+
 Result<void> DevicePlan::map_for_peers(const Places& places,
                                        const PeerMappedBuffers& buffers,
                                        PeerMappedMemory& memory) const {
@@ -280,6 +332,14 @@ size_t launch_bytes(const DevicePlan::Size& size) {
          align_up(size.loans * sizeof(DeviceLoan), kCacheLine) +
          align_up(2 * size.queues * sizeof(uint64_t), kCacheLine) +
          align_up(size.queues * sizeof(uint64_t), kCacheLine);
+}
+
+size_t launch_bytes_in_flight(size_t blocks) {
+  constexpr size_t kLaunches = 16;
+  constexpr size_t kBytesMax = size_t{1} << 20;  // more ranks than this serves take turns
+  const size_t each =
+      launch_bytes({.blocks = blocks, .queues = blocks, .works = blocks, .loans = 0, .turns = 0});
+  return std::min(kLaunches * std::bit_ceil(each), kBytesMax);
 }
 
 DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size) {

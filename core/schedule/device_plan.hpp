@@ -18,8 +18,14 @@ namespace plexus {
 
 class DevicePlan {
  public:
-  /// Requires that all ends of `execution` are connected.
-  static Result<std::unique_ptr<DevicePlan>> build(DeviceRank& rank, Execution& execution);
+  /// Requires that all ends of `execution` are connected. `has_private_buffers`: for calls whose
+  /// buffers peers cannot use (close_buffers()).
+  static Result<std::unique_ptr<DevicePlan>> build(DeviceRank& rank,
+                                                   Execution& execution,
+                                                   bool has_private_buffers);
+
+  /// It goes while other kernels run.
+  void retire(DeviceRank& rank);
 
   /// Number of entries of each kind that a launch needs for this plan.
   struct Size {
@@ -57,6 +63,9 @@ class DevicePlan {
   /// the blocks written.
   DeviceBlock* fill(const Places& places, std::vector<DeviceQueue*>* in_turn) const;
 
+  /// The work's buffers in the launch at `places` cannot be used by peers: bytes go through slots.
+  void close_buffers(const Places& places, const Work& work) const;
+
   /// A work's buffers that peers in other processes read in place during the launch at `places`.
   struct PeerMappedBuffers {
     const Work& work;
@@ -89,6 +98,8 @@ class DevicePlan {
 
 /// Size of a launch's tables in one block of memory, and their offsets.
 size_t launch_bytes(const DevicePlan::Size& size);
+/// What launches that are in flight together need, of a rank that has so many blocks of its device.
+size_t launch_bytes_in_flight(size_t blocks);
 DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size);
 
 }  // namespace plexus

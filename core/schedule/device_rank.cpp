@@ -17,13 +17,27 @@ std::atomic_ref<DeviceStop> stop_word(DeviceControl& control) {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceRank>> DeviceRank::create(DeviceRuntime& runtime, int device) {
-  std::unique_ptr<DeviceRank> rank(new DeviceRank(runtime, device));
+Result<std::unique_ptr<DeviceRank>> DeviceRank::create(DeviceRuntime& runtime,
+                                                       int device,
+                                                       DeviceWatch& watch) {
+  std::unique_ptr<DeviceRank> rank(new DeviceRank(runtime, device, watch));
   PLEXUS_TRY(control, allocate_pinned(runtime, device, sizeof(DeviceControl)));
   rank->control_ = std::move(control);
   PLEXUS_TRY(claimed, allocate_device(runtime, device, sizeof(uint32_t)));
   rank->claimed_ = std::move(claimed);
+  for (OwnedEvent* const event :
+       {&rank->events_.join, &rank->events_.last, &rank->events_.in_graph}) {
+    PLEXUS_TRY(made, make_event(runtime, device));
+    *event = std::move(made);
+  }
   return rank;
+}
+
+void DeviceRank::note_fault(Error fault) {
+  if (!fault_.has_value()) {
+    fault_ = std::move(fault);
+    has_fault_.store(true, std::memory_order_release);  // pairs with fault()
+  }
 }
 
 void DeviceRank::stop() noexcept {

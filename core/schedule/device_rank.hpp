@@ -6,20 +6,25 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/base/result.hpp"
-#include "core/device/device_memory.hpp"
+#include "core/device/device_watch.hpp"
 #include "core/transport/connection.hpp"
 #include "kernels/cuda/device_work.hpp"
 
 namespace plexus {
 
-/// Threads: any for stop() and control(); one at a time, as the communicator's calls, for the rest.
+/// Threads: any for stop(), control(), failure() and faults; one at a time, as the communicator's
+/// calls, for the rest.
 class DeviceRank {
  public:
-  static Result<std::unique_ptr<DeviceRank>> create(DeviceRuntime& runtime, int device);
+  /// `watch` looks for faults of the device, and takes memory that is left beside kernels.
+  static Result<std::unique_ptr<DeviceRank>> create(DeviceRuntime& runtime,
+                                                    int device,
+                                                    DeviceWatch& watch);
 
   [[nodiscard]] DeviceRuntime& runtime() const noexcept { return *runtime_; }
   [[nodiscard]] int device() const noexcept { return device_; }
@@ -31,6 +36,21 @@ class DeviceRank {
   }
   /// Makes every kernel of the rank end soon, including those that have not started.
   void stop() noexcept;
+  [[nodiscard]] DeviceWatch& watch() const noexcept { return *watch_; }
+  /// The driver says that the device has failed: no kernel tells its end any more. Once.
+  void note_fault(Error fault);
+  /// nullptr: none is known.
+  [[nodiscard]] const Error* fault() const noexcept {
+    return has_fault_.load(std::memory_order_acquire) ? &*fault_ : nullptr;
+  }
+
+  /// For the order of the communicator's launches.
+  struct Events {
+    OwnedEvent join;      // of a stream that a launch waits for; recorded anew for each
+    OwnedEvent last;      // after the last launch, or the last replay of a graph
+    OwnedEvent in_graph;  // after the last captured launch, within its graph
+  };
+  [[nodiscard]] const Events& events() const noexcept { return events_; }
   /// The failure that a kernel reported; nullptr: none.
   [[nodiscard]] const DeviceFailure* failure() const noexcept;
 
@@ -39,11 +59,16 @@ class DeviceRank {
   Result<DeviceRecv*> entry_of_recv(DeviceEnd& end);
 
  private:
-  DeviceRank(DeviceRuntime& runtime, int device) : runtime_(&runtime), device_(device) {}
+  DeviceRank(DeviceRuntime& runtime, int device, DeviceWatch& watch)
+      : runtime_(&runtime), device_(device), watch_(&watch) {}
   Result<std::byte*> store(const void* bytes, size_t size_bytes);
 
   DeviceRuntime* runtime_;
   int device_;
+  DeviceWatch* watch_;
+  Events events_;
+  std::optional<Error> fault_;  // written once, before has_fault_
+  std::atomic<bool> has_fault_{false};
   DeviceMemory control_;
   DeviceMemory claimed_;
   std::vector<DeviceMemory> chunks_;  // memory for entries

@@ -562,13 +562,14 @@ void Plan::prepare(std::span<const Task> tasks, CallLog& log, KnownPlaces& place
   number_calls(log);
 }
 
-Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
+Result<DevicePlan*> Plan::device_plan(DeviceRank& rank, bool has_private_buffers) {
   PLEXUS_DCHECK(on_device_ && execution_.connected);
-  if (device_plan_ == nullptr) {
-    PLEXUS_TRY(made, DevicePlan::build(rank, execution_));
-    device_plan_ = std::move(made);
+  std::unique_ptr<DevicePlan>& plan = device_plans_[has_private_buffers ? 1 : 0];
+  if (plan == nullptr) {
+    PLEXUS_TRY(made, DevicePlan::build(rank, execution_, has_private_buffers));
+    plan = std::move(made);
   }
-  return device_plan_.get();
+  return plan.get();
 }
 
 void Plan::prepare_again(const void* send, void* recv, CallLog& log, KnownPlaces& places) {
@@ -656,6 +657,11 @@ Result<Plan*> PlanCache::build(const PlanContext& context,
     });
     if (oldest != plans_.rend()) {
       PLEXUS_ASSERT(!(*oldest)->busy && (*oldest)->launches == 0, (*oldest)->busy);
+      for (const auto& device_plan : (*oldest)->device_plans_) {
+        if (device_plan != nullptr) {
+          device_plan->retire(*context.device);
+        }
+      }
       plans_.erase(std::next(oldest).base());
     }
   }

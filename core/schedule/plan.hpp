@@ -84,8 +84,9 @@ class Plan {
   [[nodiscard]] bool on_device() const noexcept { return on_device_; }
   /// For a CUDA rank it only describes the work; device_plan() is what runs.
   [[nodiscard]] Execution& execution() noexcept { return execution_; }
-  /// The plan as kernels read it. Made by the first call, which requires connected ends.
-  Result<DevicePlan*> device_plan(DeviceRank& rank);
+  /// The plan as kernels read it. Made by the first call, which requires connected ends; another
+  /// one for calls with private buffers, see DevicePlan::build.
+  Result<DevicePlan*> device_plan(DeviceRank& rank, bool has_private_buffers);
   [[nodiscard]] const Choice& choice() const noexcept { return choice_; }
   // in use by a host stream; not to be reused before it has finished
   std::atomic<bool> busy{false};
@@ -137,7 +138,7 @@ class Plan {
                  .protocol = Protocol::kSimple,
                  .channels = 1,
                  .chunk_bytes = 0};  // the last task's; of a trial the first collective's
-  std::unique_ptr<DevicePlan> device_plan_;
+  std::unique_ptr<DevicePlan> device_plans_[2];  // for open and for private buffers
   bool on_device_ = false;
   uint64_t collectives_ = 0;
   bool maps_ = true;             // mapping is the fastest way of registered memory

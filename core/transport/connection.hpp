@@ -63,7 +63,7 @@ struct HeldUp {
 struct DeviceView {
   std::byte* fifo = nullptr;
   std::byte* lines = nullptr;  // nullptr: LL and LL128 are not possible
-  std::byte* slots = nullptr;  // data of slot 0
+  std::byte* slots = nullptr;  // data of slot 0; nullptr: see provide_slots()
   size_t slot_stride = 0;
   uint32_t inline_bytes_max = kInlineBytes;
   Reach reach = Reach::kNothing;
@@ -177,9 +177,19 @@ class DeviceEnd : public ConnectionEnd {
   /// Complete when connected.
   [[nodiscard]] DeviceView& view() noexcept { return view_; }
   [[nodiscard]] const DeviceView& view() const noexcept { return view_; }
+  /// Of a connected sending end, for messages that do not go by address.
+  Result<void> provide_slots() {
+    if (view_.slots == nullptr) {
+      PLEXUS_TRY(slots, add_slots());
+      view_.slots = slots;
+    }
+    return ok();
+  }
 
  protected:
   void offer(const DeviceView& view) { view_ = view; }
+  /// For ends that do not offer slots at once.
+  virtual Result<std::byte*> add_slots() { return view_.slots; }
 
  private:
   DeviceView view_;

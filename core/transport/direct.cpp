@@ -14,7 +14,8 @@ namespace plexus {
 
 Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride, const FifoHome& home) {
   std::shared_ptr<LocalFifo> fifo(new LocalFifo());
-  const size_t size_bytes = fifo_memory_bytes(slot_stride);
+  fifo->home_ = home;
+  const size_t size_bytes = fifo_memory_bytes(home.slots_later ? 0 : slot_stride);
   if (home.device >= 0) {
     PLEXUS_TRY(on_device, allocate_lasting(*home.runtime, home.device, size_bytes));
     fifo->on_device_ = std::move(on_device);
@@ -31,11 +32,25 @@ Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride, const F
   }
   fifo->memory_ = static_cast<std::byte*>(memory);
   fifo->size_bytes_ = size_bytes;
-  if (home.runtime != nullptr) {
-    PLEXUS_TRY(registered, register_host(*home.runtime, home.user, memory, size_bytes));
-    fifo->on_device_ = std::move(registered);
-  }
   return fifo;
+}
+
+Result<std::byte*> LocalFifo::show_to_devices(DeviceRuntime& runtime, int device) {
+  const std::lock_guard lock(mutex_);
+  if (on_device_ == nullptr) {
+    PLEXUS_TRY(registered, register_host(runtime, device, memory_, size_bytes_));
+    on_device_ = std::move(registered);
+  }
+  return on_device_.get();
+}
+
+Result<std::byte*> LocalFifo::make_slots(size_t slot_stride) {
+  const std::lock_guard lock(mutex_);
+  if (slots_ == nullptr) {
+    PLEXUS_TRY(made, allocate_lasting(*home_.runtime, home_.device, kSlots * slot_stride));
+    slots_ = std::move(made);
+  }
+  return slots_.get();
 }
 
 LocalFifo::~LocalFifo() {
@@ -94,7 +109,7 @@ namespace {
 
 /// `End`: SendEnd, RecvEnd or DeviceEnd.
 template <class End>
-class DirectEnd final : public End {
+class DirectEnd : public End {
  public:
   DirectEnd(EndId id, const DirectOptions& options)
       : End(std::move(id)),
@@ -122,7 +137,10 @@ class DirectEnd final : public End {
       if (options_.peer_device >= 0) {  // reads the peer's memory, writes into its Fifo
         PLEXUS_TRY(options_.home.runtime->enable_reach(options_.device, options_.peer_device));
       }
-      this->offer(view_for_devices(fifo_->seen_by_devices(), options_.slot_stride, reach));
+      PLEXUS_TRY(memory, fifo_->show_to_devices(*options_.home.runtime, options_.device));
+      DeviceView view = view_for_devices(memory, options_.slot_stride, reach);
+      view.slots = options_.home.slots_later ? nullptr : view.slots;
+      this->offer(view);
       return ok();
     }
     std::byte* const memory = fifo_->memory();
@@ -144,29 +162,41 @@ class DirectEnd final : public End {
   }
   [[nodiscard]] std::string route() const override { return "direct"; }
 
+ protected:
   DirectOptions options_;
-  LocalRendezvous::Key place_;
   std::shared_ptr<LocalFifo> fifo_;
+
+ private:
+  LocalRendezvous::Key place_;
+};
+
+class DirectDeviceEnd final : public DirectEnd<DeviceEnd> {
+ public:
+  using DirectEnd::DirectEnd;
+
+ private:
+  Result<std::byte*> add_slots() override { return fifo_->make_slots(options_.slot_stride); }
 };
 
 template <class End>
 std::unique_ptr<End> make_direct_end(EndRequest& request) {
+  using Made = std::conditional_t<std::is_same_v<End, DeviceEnd>, DirectDeviceEnd, DirectEnd<End>>;
   const PeerInfo& mine = request.mine;
   const PeerInfo& peers = *request.peers;
   const bool any_cuda = mine.on_cuda() || peers.on_cuda();
   const bool reach = reach_each_other(mine, peers);
-  FifoHome home{.runtime = any_cuda ? request.context.runtime : nullptr,
-                .user = std::max(mine.device, peers.device)};
+  FifoHome home{.runtime = any_cuda ? request.context.runtime : nullptr};
   if (reach) {
     home.device = request.id.key.sends ? peers.device : mine.device;
+    home.slots_later = request.may_borrow();
   }
-  return std::make_unique<DirectEnd<End>>(std::move(request.id),
-                                          DirectOptions{.rendezvous = request.context.rendezvous,
-                                                        .slot_stride = request.context.slot_bytes,
-                                                        .borrows = request.may_borrow(),
-                                                        .device = mine.device,
-                                                        .peer_device = reach ? peers.device : -1,
-                                                        .home = home});
+  return std::make_unique<Made>(std::move(request.id),
+                                DirectOptions{.rendezvous = request.context.rendezvous,
+                                              .slot_stride = request.context.slot_bytes,
+                                              .borrows = request.may_borrow(),
+                                              .device = mine.device,
+                                              .peer_device = reach ? peers.device : -1,
+                                              .home = home});
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ namespace plexus {
 /// Where a connection's memory lies.
 struct FifoHome {
   DeviceRuntime* runtime = nullptr;  // nullptr: only host ranks use it
-  int device = -1;                   // -1: host memory, which devices reach if there is a runtime
-  int user = -1;                     // a device that uses it
+  int device = -1;                   // -1: host memory
+  bool slots_later = false;          // data areas only for messages that do not go by address
 };
 
 /// Memory that the two ends own together (shared_ptr): freed with the later end.
@@ -32,14 +32,20 @@ class LocalFifo {
   LocalFifo& operator=(const LocalFifo&) = delete;
   /// nullptr: on a device.
   [[nodiscard]] std::byte* memory() const noexcept { return memory_; }
-  /// As kernels see it; nullptr: they do not.
-  [[nodiscard]] std::byte* seen_by_devices() const noexcept { return on_device_.get(); }
+  /// As kernels of `device`, and of all others, see it. Host memory is registered by the first end
+  /// that asks, in its own thread: that of a host rank may be the one that moves network slots.
+  Result<std::byte*> show_to_devices(DeviceRuntime& runtime, int device);
+  /// The data areas, if they come later.
+  Result<std::byte*> make_slots(size_t slot_stride);
 
  private:
   LocalFifo() = default;
   std::byte* memory_ = nullptr;
   size_t size_bytes_ = 0;
-  DeviceMemory on_device_;  // goes before what it registers
+  FifoHome home_;
+  std::mutex mutex_;
+  DeviceMemory on_device_;  // guarded by mutex_; goes before what it registers
+  DeviceMemory slots_;      // guarded by mutex_
 };
 
 /// Where the ends of a process meet. A rank may come, fill its slots and leave before its peer

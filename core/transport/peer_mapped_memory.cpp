@@ -34,6 +34,7 @@ uint64_t number_of(const void* address) { return reinterpret_cast<uintptr_t>(add
 // ---- what peers map of this rank ----
 
 void PeerMappedMemory::add(const void* address, size_t size_bytes) {
+  const Allowing all(options_.runtime, DriverCalls::kAll);  // a registration
   const std::lock_guard lock(mutex_);
   if (find_or_map(address, size_bytes) != nullptr) {
     size_t& known = registered_[static_cast<const std::byte*>(address)];
@@ -185,7 +186,10 @@ Result<void> PeerMappedMemory::take_control_message(int peer, const std::string&
       return ok();
     }
     case ControlMessage::Kind::kWithdraw:
-      seen_.erase({peer, message.number});
+      if (const auto at = seen_.find({peer, message.number}); at != seen_.end()) {
+        options_.watch->retire(std::move(at->second));
+        seen_.erase(at);
+      }
       return ok();
     case ControlMessage::Kind::kGraphOffered:
       ++graphs_of_peers_[peer];
@@ -198,6 +202,7 @@ Result<void> PeerMappedMemory::take_control_message(int peer, const std::string&
 }
 
 Result<void> PeerMappedMemory::take_offer(int peer, uint64_t number, const MemoryHandle& handle) {
+  const Allowing growing(options_.runtime, DriverCalls::kGrowing);
   auto memory = import_memory(*options_.runtime, options_.device, handle);
   uint64_t address = 0;
   if (memory.has_value()) {

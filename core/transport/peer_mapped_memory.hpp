@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/bootstrap/exchange.hpp"
-#include "core/device/device_memory.hpp"
+#include "core/device/device_watch.hpp"
 #include "kernels/layout/fifo.hpp"
 
 namespace plexus {
@@ -30,8 +30,9 @@ class PeerMappedMemory {
     int rank = 0;
     Exchange* exchange = nullptr;
     DeviceRuntime* runtime = nullptr;
-    int device = -1;         // of this rank
-    std::vector<int> peers;  // whose kernels can read this rank's device
+    int device = -1;               // of this rank
+    DeviceWatch* watch = nullptr;  // takes what is to be unmapped
+    std::vector<int> peers;        // whose kernels can read this rank's device
   };
   explicit PeerMappedMemory(Options options) : options_(std::move(options)) {}
 

@@ -29,10 +29,13 @@ class PumpFifo {
   static Result<PumpFifo> create(const Options& options) {
     PumpFifo made;
     made.options_ = options;
-    PLEXUS_TRY(memory, LocalFifo::create(made.slot_stride(),
-                                         {.runtime = options.runtime, .user = options.device}));
+    PLEXUS_TRY(memory, LocalFifo::create(made.slot_stride(), {.runtime = options.runtime}));
     made.memory_ = std::move(memory);
     made.fifo_ = fifo_at(made.memory_->memory());
+    if (options.runtime != nullptr) {
+      PLEXUS_TRY(seen_at, made.memory_->show_to_devices(*options.runtime, options.device));
+      made.seen_by_devices_ = seen_at;
+    }
     return made;
   }
 
@@ -82,10 +85,10 @@ class PumpFifo {
     return {fifo_, payload(0), {.peer = peer, .slot_stride = slot_stride()}};
   }
   [[nodiscard]] DeviceView device_view() const {
-    return {.fifo = memory_->seen_by_devices(),
+    return {.fifo = seen_by_devices_,
             .slots = options_.payloads != nullptr
                          ? options_.payloads
-                         : slots_at(memory_->seen_by_devices()) + options_.header_bytes,
+                         : slots_at(seen_by_devices_) + options_.header_bytes,
             .slot_stride = options_.payloads != nullptr ? options_.payload_bytes : slot_stride(),
             .inline_bytes_max = 0};
   }
@@ -97,6 +100,7 @@ class PumpFifo {
 
   Options options_{};
   std::shared_ptr<LocalFifo> memory_;
+  std::byte* seen_by_devices_ = nullptr;
   Fifo* fifo_ = nullptr;
 };
 

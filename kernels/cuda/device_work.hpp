@@ -42,7 +42,7 @@ inline bool runs_on_device(const Program& program) {
 /// where the Fifo is: step = taken = Fifo::taken.
 struct DeviceSend {
   Fifo* fifo;
-  std::byte* data;          // data areas of the slots
+  std::byte* data;          // data areas of the slots; nullptr: see DeviceWork::slots
   std::byte* lines;         // lines of all slots; nullptr: LL and LL128 are not possible
   uint64_t slot_stride;     // bytes from one slot's data to the next
   uint64_t step;            // next slot to fill
@@ -179,6 +179,9 @@ struct DeviceWork {
   DeviceSend* const* sends;  // [Program::peers]; nullptr where the peer only sends to this rank
   // [Program::peers]; nullptr where the peer only receives from this rank
   DeviceRecv* const* recvs;
+  // [Program::peers] in place of DeviceSend::data, which connections by address have only for works
+  // that need it; nullptr: `data` is there
+  std::byte* const* slots;
   const DeviceLoan* loans;  // [Program::peers]; nullptr: no other process maps this rank's memory
   uint64_t* progress;       // [lane_count] steps done in this call; zero outside it
   // set by the block that writes `failure`; in device memory, one per control, initially zero
@@ -200,6 +203,7 @@ struct DeviceWork {
   bool exchanges_empty;
   bool has_lines;       // all connections have
   bool shares_scratch;  // Program::shares_scratch: lanes keep in step from loop to loop
+  bool closes_output;   // peers must not write to it, though `open_bytes` is not 0
 };
 
 /// Progress of a queue that a block serves in turn with others.
@@ -215,12 +219,15 @@ struct DeviceTurn {
 struct DeviceBarrier {
   uint64_t arrived;  // blocks that have finished the work
   uint64_t opened;   // number of works after which all blocks have met
+  uint64_t left;     // blocks that have ended; above them in the word, those that were stopped
   DeviceTurn turn;
 };
 
 /// Works that run one after the other, each on as many blocks as it has lanes. The works are
 /// distinct and belong to one communicator and rank (one DeviceControl). `done`, in pinned memory,
-/// counts the works that have finished in this launch; the host zeroes it.
+/// is written once, when no block uses the queue, its works and their tables any more: kQueueLeft
+/// plus the number of its works, or kQueueLeft alone where it was stopped; the host zeroes it.
+inline constexpr uint64_t kQueueLeft = uint64_t{1} << 63;
 struct DeviceQueue {
   const DeviceWork* works;  // [work_count]
   uint32_t work_count;
@@ -260,7 +267,7 @@ static_assert(sizeof(DeviceLoan) == 16);
 static_assert(sizeof(DeviceLane) == 24);
 static_assert(sizeof(DeviceFailure) == 40);
 static_assert(sizeof(DeviceControl) == kCacheLine);
-static_assert(sizeof(DeviceWork) == 224);
+static_assert(sizeof(DeviceWork) == 232);
 static_assert(sizeof(DeviceQueue) == 48);
 static_assert(sizeof(DeviceBlock) == kCacheLine);
 // NOLINTEND(readability-magic-numbers)

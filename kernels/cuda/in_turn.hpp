@@ -55,12 +55,16 @@ class InTurn : private Interpreter<Block> {
         pause_between_polls(idle_rounds);
       }
     }
-    for (const DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
-      drain(*queue, 0);
+    for (const DeviceQueue* queue = &first; queue != nullptr;) {
+      static_cast<void>(drain(*queue, 0));
       block_.sync();
+      const DeviceQueue* const next = queue->next;
       if (block_.thread() == 0) {
+        const uint64_t works = queue->barrier->turn.loop == kGaveUp ? 0 : queue->work_count;
         queue->barrier->turn = {0, 0, 0, 0, 0};
+        store_release(queue->done, kQueueLeft + works);
       }
+      queue = next;
     }
   }
 
@@ -125,9 +129,6 @@ class InTurn : private Interpreter<Block> {
     if (next.work == queue.work_count) {
       note_time(queue, 1);
     }
-    if (block_.thread() == 0 && next.work != turn.work) {
-      store_release(queue.done, uint64_t{next.work});
-    }
   }
 
   PLEXUS_DEVICE void end_turn(const DeviceQueue& queue, const DeviceTurn& next) {
@@ -170,11 +171,12 @@ class InTurn : private Interpreter<Block> {
 
   /// Ends this queue; the queues of other ranks continue.
   PLEXUS_DEVICE TurnEnd give_up(const DeviceQueue& queue) {
-    end_turn(queue, {queue.work_count, 0, 0, 0, 0});
+    end_turn(queue, {queue.work_count, kGaveUp, 0, 0, 0});
     stopped_ = false;
     return TurnEnd::kDone;
   }
 
+  static constexpr uint32_t kGaveUp = 1;  // as DeviceTurn::loop after the last work
   // rounds between reads of the rank's control, which is in pinned memory
   static constexpr uint32_t kRoundsPerLook = 64;
 };

@@ -11,7 +11,7 @@
 // writes because of that sync.
 #pragma once
 
-#include "kernels/cuda/block_state.hpp"
+#include "kernels/cuda/ends.hpp"
 
 namespace plexus {
 
@@ -26,10 +26,11 @@ class Interpreter {
     if (mine.lane == 0) {
       note_time(mine.queue, 0);
     }
-    run_lanes(mine.queue, mine.lane);
+    const bool finished = run_lanes(mine.queue, mine.lane);
     if (mine.lane == 0) {
       note_time(mine.queue, 1);
     }
+    leave(mine.queue, finished);
   }
 
  protected:
@@ -47,17 +48,19 @@ class Interpreter {
     }
   }
 
-  /// Runs lane `lane` of every work of `queue`.
-  PLEXUS_DEVICE void run_lanes(const DeviceQueue& queue, uint32_t lane) {
+  /// Runs lane `lane` of every work of `queue`. False: it was stopped.
+  PLEXUS_DEVICE bool run_lanes(const DeviceQueue& queue, uint32_t lane) {
     for (uint32_t i = 0; i < queue.work_count; ++i) {
       take_table(block_, state_.work, queue.works[i]);
       block_.sync();
       open_output();
-      if ((lane < state_.work.lane_count && !run_lane(lane)) || !meet(queue, i)) {
-        return;
+      const bool is_last_work = i + 1 == queue.work_count;
+      if ((lane < state_.work.lane_count && !run_lane(lane)) ||
+          (!is_last_work && !meet(queue, i))) {
+        return false;
       }
     }
-    drain(queue, lane);
+    return drain(queue, lane);
   }
 
   /// Lets peers whose device reaches this one's memory write results to the output of the work.
@@ -71,10 +74,11 @@ class Interpreter {
         continue;
       }
       WritableOutput& output = end->fifo->output;
+      const uint64_t size_bytes = work.closes_output ? 0 : work.open_bytes;
       if (output.address != work.output ||
-          load_relaxed(word_of(&output.size_bytes)) != work.open_bytes) {
+          load_relaxed(word_of(&output.size_bytes)) != size_bytes) {
         output.address = work.output;
-        store_relaxed(word_of(&output.size_bytes), work.open_bytes);
+        store_relaxed(word_of(&output.size_bytes), size_bytes);
       }
     }
   }
@@ -315,7 +319,9 @@ class Interpreter {
       if (i < receives()) {
         state_.recvs[i] = *state_.work.recvs[index];
       } else {
-        state_.sends[i - receives()] = *state_.work.sends[index];
+        DeviceSend& end = state_.sends[i - receives()];
+        end = *state_.work.sends[index];
+        end.data = state_.work.slots == nullptr ? end.data : state_.work.slots[index];
       }
     });
   }
@@ -532,31 +538,6 @@ class Interpreter {
 
   // ---- sending ----
 
-  /// Waits until the first `until` slots of the end were taken.
-  PLEXUS_DEVICE static bool await_taken(const DeviceWork& work, DeviceSend& end, uint64_t until) {
-    if (end.taken >= until) {
-      return true;
-    }
-    const uint64_t* const word = word_of(&end.fifo->taken);
-    uint64_t taken = 0;
-    const bool came = wait_until(*work.control, [&] {
-      taken = load_acquire(word);
-      return taken >= until;
-    });
-    end.taken = taken;
-    return came;
-  }
-
-  /// Like SharedCall::store(), because a network's pump may read the records at the same time.
-  PLEXUS_DEVICE static void tell_call(Fifo& fifo, const CallRecord& call) {
-    uint64_t values[SharedCall::kWords];
-    memcpy(values, &call, sizeof(call));
-    SharedCall& told = fifo.calls[record_of_call(call.sequence)];
-    for (size_t i = 0; i < SharedCall::kWords; ++i) {
-      store_relaxed(word_of(&told.words[i]), values[i]);
-    }
-  }
-
   PLEXUS_DEVICE void begin_message(DeviceSend& end) {
     const CallRecord& call = state_.work.call;
     if (end.told != call.sequence + 1) {
@@ -605,12 +586,23 @@ class Interpreter {
       send_address(mapped, number);
       return true;
     }
-    const bool in_header = slice.is_alone() && slice.size_bytes <= end.inline_bytes_max;
-    slot.kind = in_header ? SlotKind::kInline : SlotKind::kData;
-    target = {in_header ? slot.payload.bytes
-                        : end.data + end.step % kSlots * end.slot_stride + slice.before_bytes,
-              Carrier::kMemory, 0};
+    if (fits_header(slice, end)) {
+      slot.kind = SlotKind::kInline;
+      target = {slot.payload.bytes, Carrier::kMemory, 0};
+      return true;
+    }
+    std::byte* const bytes = end.data + end.step % kSlots * end.slot_stride;
+    slot.kind = SlotKind::kData;
+    if (end.by_address != 0) {  // the receiver does not know where the slots are
+      slot.kind = SlotKind::kPointer;
+      slot.payload.pointer = bytes;
+    }
+    target = {bytes + slice.before_bytes, Carrier::kMemory, 0};
     return true;
+  }
+
+  [[nodiscard]] PLEXUS_DEVICE static bool fits_header(const Slice& slice, const DeviceSend& end) {
+    return slice.is_alone() && slice.size_bytes <= end.inline_bytes_max;
   }
 
   PLEXUS_DEVICE void send_address(const std::byte* mapped, uint32_t number) {
@@ -654,7 +646,10 @@ class Interpreter {
     const DeviceWork& work = state_.work;
     const Step& step = state_.step;
     const bool possible = end.by_address != 0 || work.loans != nullptr;
-    if (!possible || !step.by_address || slice.size_bytes < work.borrow_bytes_min) {
+    // Without slots short messages go by address, too.
+    const bool is_short = slice.size_bytes < work.borrow_bytes_min &&
+                          (end.data != nullptr || fits_header(slice, end));
+    if (!possible || !step.by_address || is_short) {
       return nullptr;
     }
     const std::byte* const home = home_of(slice);
@@ -697,40 +692,28 @@ class Interpreter {
     }
   }
 
-  /// Runs once in 2^31 steps, see kernels/layout/protocol.hpp.
-  PLEXUS_DEVICE_NOINLINE static void clean(DeviceSend& end) {
-    const uint64_t word = line_word(0, cleaning_flag(end.step));
-    std::byte* const words = end.lines + lines_offset(Protocol::kLL, end.step);
-    for (uint32_t i = 0; i < lines_of(Protocol::kLL, kPayloadBytesMaxLL); ++i) {
-      store_relaxed(reinterpret_cast<uint64_t*>(words) + i, word);
-    }
-    std::byte* const lines = end.lines + lines_offset(Protocol::kLL128, end.step);
-    for (uint32_t i = 0; i < lines_of(Protocol::kLL128, kPayloadBytesMaxLL128); ++i) {
-      std::byte* const last = lines + i * sizeof(LineLL128) + kDataBytesOfLineLL128;
-      store_relaxed(reinterpret_cast<uint64_t*>(last), word);
+  // ---- between works ----
+
+  PLEXUS_DEVICE void reset_progress() {
+    for (uint32_t lane = 0; lane < state_.work.lane_count; ++lane) {
+      state_.work.progress[lane] = 0;
     }
   }
 
-  // ---- between works ----
-
   /// Waits until all blocks of the queue have finished work `index`, because the next work may read
-  /// what it wrote. After the last work no block waits; the last one to arrive resets the barrier.
+  /// what it wrote.
   PLEXUS_DEVICE bool meet(const DeviceQueue& queue, uint32_t index) {
     const DeviceWork& work = state_.work;
     block_.sync();
-    const bool is_last_work = index + 1 == queue.work_count;
     if (block_.thread() == 0) {
       DeviceBarrier& barrier = *queue.barrier;
       if (queue.block_count == 1 || fetch_add(&barrier.arrived, 1) + 1 == queue.block_count) {
-        for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
-          work.progress[lane] = 0;
-        }
+        reset_progress();
         if (queue.block_count > 1) {
           barrier.arrived = 0;
-          store_release(&barrier.opened, is_last_work ? uint64_t{0} : uint64_t{index} + 1);
+          store_release(&barrier.opened, uint64_t{index} + 1);
         }
-        store_release(queue.done, uint64_t{index} + 1);
-      } else if (!is_last_work) {
+      } else {
         stopped_ =
             !wait_until(*work.control, [&] { return load_acquire(&barrier.opened) > index; });
       }
@@ -738,23 +721,44 @@ class Interpreter {
     return !is_stopped_anywhere();
   }
 
+  /// The last block to leave the queue resets what the next launch finds, and tells the host, which
+  /// may then use again what the queue was made of.
+  PLEXUS_DEVICE void leave(const DeviceQueue& queue, bool finished) {
+    constexpr uint64_t kStopped = uint64_t{1} << 32;  // a block that was, in DeviceBarrier::left
+    block_.sync();
+    if (block_.thread() != 0) {
+      return;
+    }
+    DeviceBarrier& barrier = *queue.barrier;
+    const uint64_t stopped = finished ? 0 : kStopped;
+    const uint64_t before = queue.block_count == 1 ? 0 : fetch_add(&barrier.left, stopped + 1);
+    if (before % kStopped + 1 != queue.block_count) {
+      return;
+    }
+    reset_progress();
+    barrier.left = 0;
+    barrier.opened = 0;
+    store_release(queue.done, kQueueLeft + (before + stopped < kStopped ? queue.work_count : 0));
+  }
+
   /// Waits until every address that was sent is taken, after which the user may write to the
   /// buffers again. Once per launch suffices: calls of a group do not write what another call of it
-  /// reads.
-  PLEXUS_DEVICE void drain(const DeviceQueue& queue, uint32_t lane) {
+  /// reads. False: this thread was stopped.
+  PLEXUS_DEVICE bool drain(const DeviceQueue& queue, uint32_t lane) {
     if (state_.addresses_out == 0) {
-      return;
+      return true;
     }
     for (uint32_t k = 0; k < queue.work_count; ++k) {
       const DeviceWork& work = queue.works[k];
-      if (lane < work.lane_count) {
-        drain_lane(work, work.lanes[lane]);
+      if (lane < work.lane_count && !drain_lane(work, work.lanes[lane])) {
+        return false;
       }
     }
+    return true;
   }
 
   /// Each group of threads looks at a step, each thread of it at one of the step's peers.
-  PLEXUS_DEVICE void drain_lane(const DeviceWork& work, const DeviceLane& lane) {
+  PLEXUS_DEVICE bool drain_lane(const DeviceWork& work, const DeviceLane& lane) {
     constexpr uint32_t kGroup = 16;
     const uint32_t members = block_.threads() < kGroup ? block_.threads() : kGroup;
     const uint32_t groups = block_.threads() / members;
@@ -772,10 +776,11 @@ class Interpreter {
         const uint64_t* const taken = word_of(&end->fifo->taken);
         const uint64_t until = end->borrowed_until;
         if (!wait_until(*work.control, [&] { return load_acquire(taken) >= until; })) {
-          return;
+          return false;
         }
       }
     }
+    return true;
   }
 
   const Block& block_;

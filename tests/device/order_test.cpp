@@ -160,6 +160,42 @@ TEST(DeviceGraphs, ReplaysOfARootGoAheadOverANetwork) {
   EXPECT_EQ(b.values(), a.values());
 }
 
+/// They share connections and barriers: neither may begin before the other has ended.
+TEST(DeviceGraphs, ReplaysAndCallsOnOtherStreamsKeepTheirOrder) {
+  Job job({0, 0});
+  const Buffer<int32_t> a(0, std::vector<int32_t>{1});
+  const Buffer<int32_t> b(0, std::vector<int32_t>{1});
+  const auto call_on = [&](DeviceStream stream) {
+    job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream /*own*/) {
+      return add_up((rank == 0 ? a : b).data(), comm, stream);
+    });
+  };
+  machine().begin_capture(job.stream(0));
+  call_on(job.stream(0));
+  call_on(job.stream(0));
+  const auto graph = machine().end_capture(job.stream(0));
+  const Buffer<int32_t> seen(0, 1);
+  {
+    Gate gate(job.stream(0));
+    machine().replay(graph, job.stream(0));
+    call_on(job.stream(1));
+    machine().copy_in_order(job.stream(1), seen.data(), a.data(), sizeof(int32_t));
+    gate.open();
+    machine().synchronize(job.stream(1));
+  }
+  EXPECT_EQ(seen.value(), 8);
+  {
+    Gate gate(job.stream(1));
+    call_on(job.stream(1));
+    machine().replay(graph, job.stream(0));
+    machine().copy_in_order(job.stream(0), seen.data(), b.data(), sizeof(int32_t));
+    gate.open();
+    machine().synchronize(job.stream(0));
+  }
+  EXPECT_EQ(seen.value(), 64);
+  job.synchronize();
+}
+
 TEST(DeviceGraphs, TheStreamsOfAGroupBelongToOneGraph) {
   Job job({0, 0});
   const Buffer<int32_t> a(0, std::vector<int32_t>{1});

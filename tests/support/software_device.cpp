@@ -11,25 +11,12 @@
 #include "kernels/cuda/device_work.hpp"
 #include "kernels/cuda/in_turn.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "tests/support/host_block.hpp"
 
 namespace plexus::testing_device {
 namespace {
 
 thread_local int current_device = 0;
-
-/// A block of one thread.
-struct OneThread {
-  [[nodiscard]] static uint32_t thread() { return 0; }
-  [[nodiscard]] static uint32_t threads() { return 1; }
-  static void sync() {}
-  static bool any(bool mine) { return mine; }
-};
-
-/// A GPU would fault and fail all later calls. Here the process ends with the reason.
-[[noreturn]] void fault(const char* what, const void* address) {
-  std::fprintf(stderr, "software device: %s at %p\n", what, address);
-  std::abort();
-}
 
 struct ExportedPlace {
   uint64_t id;
@@ -38,89 +25,6 @@ struct ExportedPlace {
   int32_t fd;
 };
 static_assert(sizeof(ExportedPlace) <= sizeof(MemoryHandle));
-
-}  // namespace
-
-/// A thread that runs jobs one after the other.
-class SoftwareStream {
- public:
-  SoftwareStream() : thread_([this] { serve(); }) {}
-  ~SoftwareStream() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  SoftwareStream(const SoftwareStream&) = delete;
-  SoftwareStream& operator=(const SoftwareStream&) = delete;
-
-  /// Adds to the graph while one is being captured.
-  void add(std::function<void()> job) {
-    const std::lock_guard lock(mutex_);
-    if (graph != nullptr) {
-      graph->jobs.push_back(std::move(job));
-      return;
-    }
-    jobs_.push_back(std::move(job));
-    changed_.notify_all();
-  }
-  void synchronize() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
-  }
-
-  std::shared_ptr<SoftwareGraph> graph;  // being captured; used by the capturing thread
-
- private:
-  void serve() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
-      if (jobs_.empty()) {
-        return;
-      }
-      auto job = std::move(jobs_.front());
-      jobs_.pop_front();
-      busy_ = true;
-      lock.unlock();
-      job();
-      job = nullptr;
-      lock.lock();
-      busy_ = false;
-      changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;  // guarded by mutex_
-  bool busy_ = false;                       // guarded by mutex_
-  bool stop_ = false;                       // guarded by mutex_
-  std::thread thread_;
-};
-
-namespace {
-
-/// As a driver does (docs/gpu-results.md): one thread calls the host functions of all streams.
-void call_in_drivers_thread(void (*function)(void*), void* argument) {
-  static auto* const driver = new SoftwareStream;  // of streams that may outlive what is destroyed
-  struct Done {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool value = false;
-  };
-  const auto done = std::make_shared<Done>();
-  driver->add([=] {
-    function(argument);
-    const std::lock_guard lock(done->mutex);
-    done->value = true;
-    done->changed.notify_all();
-  });
-  std::unique_lock lock(done->mutex);
-  done->changed.wait(lock, [&] { return done->value; });
-}
 
 }  // namespace
 
@@ -137,10 +41,18 @@ struct SoftwareDevice::Event {
     happened = std::max(happened, number);
     changed.notify_all();
   }
+  void await(uint64_t number) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return happened >= number; });
+  }
 };
 
 SoftwareDevice::SoftwareDevice(const Options& options)
-    : options_(options), blocks_max_(options.blocks_max) {}
+    : options_(options), rules_(options.habits.strict), blocks_max_(options.blocks_max) {
+  for (int i = 0; i < options.habits.queues; ++i) {
+    queues_.push_back(std::make_unique<HardwareQueue>());
+  }
+}
 SoftwareDevice::~SoftwareDevice() = default;
 
 // ---- calls of a CUDA user ----
@@ -148,9 +60,9 @@ SoftwareDevice::~SoftwareDevice() = default;
 void SoftwareDevice::set_current(int device) noexcept { current_device = device; }
 
 DeviceStream SoftwareDevice::make_stream() {
-  auto stream = std::make_unique<SoftwareStream>();
-  auto* const handle = reinterpret_cast<DeviceStream>(stream.get());
   const std::lock_guard lock(mutex_);
+  auto stream = std::make_unique<SoftwareStream>(next_queue());
+  auto* const handle = reinterpret_cast<DeviceStream>(stream.get());
   made_.emplace(handle, std::move(stream));
   return handle;
 }
@@ -173,9 +85,44 @@ SoftwareStream& SoftwareDevice::stream_of(int device, DeviceStream stream) {
   }
   auto& legacy = legacy_[device];
   if (legacy == nullptr) {
-    legacy = std::make_unique<SoftwareStream>();
+    legacy = std::make_unique<SoftwareStream>(next_queue());
   }
   return *legacy;
+}
+
+HardwareQueue* SoftwareDevice::next_queue() {
+  return queues_.empty() ? nullptr : queues_[streams_made_++ % queues_.size()].get();
+}
+
+void SoftwareDevice::load_kernel_of_user() {
+  if (options_.habits.driver_lock) {
+    const std::lock_guard driver(driver_);
+    rules_.await_kernels("a first launch");
+  }
+}
+
+void SoftwareDevice::await_driver() {
+  if (options_.habits.driver_lock) {
+    const std::lock_guard driver(driver_);
+  }
+}
+void SoftwareDevice::call_ordered(const char* call) {
+  rules_.note_ordered(call);
+  await_driver();
+}
+void SoftwareDevice::call_growing(const char* call) {
+  rules_.note_growing(call);
+  await_driver();
+}
+void SoftwareDevice::call_waiting(const char* call) {
+  rules_.note_waiting(call);
+  std::unique_lock<std::mutex> driver(driver_, std::defer_lock);
+  if (options_.habits.driver_lock) {
+    driver.lock();
+  }
+  if (options_.habits.free_waits) {
+    rules_.await_kernels(call);
+  }
 }
 
 void SoftwareDevice::synchronize(DeviceStream stream) {
@@ -203,8 +150,12 @@ std::shared_ptr<SoftwareGraph> SoftwareDevice::end_capture(DeviceStream stream) 
 }
 
 void SoftwareDevice::replay(const std::shared_ptr<SoftwareGraph>& graph, DeviceStream stream) {
-  stream_of(current_device, stream).add([graph] {
-    for (const auto& job : graph->jobs) {
+  const auto jobs = std::make_shared<std::vector<std::function<void()>>>();
+  for (const SoftwareGraph::Job& job : graph->jobs) {
+    jobs->push_back(job());
+  }
+  stream_of(current_device, stream).add([graph, jobs] {
+    for (const auto& job : *jobs) {
       job();
     }
   });
@@ -217,6 +168,15 @@ void SoftwareDevice::enqueue(DeviceStream stream, std::function<void()> job) {
 size_t SoftwareDevice::live() const {
   const std::lock_guard lock(mutex_);
   return blocks_.size() + events_;
+}
+
+size_t SoftwareDevice::device_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [address, block] : blocks_) {
+    bytes += is_of_device(block.kind) ? block.size_bytes : 0;
+  }
+  return bytes;
 }
 
 size_t SoftwareDevice::imports() const {
@@ -242,12 +202,16 @@ Result<DeviceFacts> SoftwareDevice::describe(int device) {
 }
 
 Result<bool> SoftwareDevice::can_reach(int device, int peer) {
+  call_ordered("cudaDeviceCanAccessPeer");
   return device == peer || options_.reach_peers;
 }
 
 Result<void> SoftwareDevice::enable_reach(int device, int peer) {
   if (device != peer && !options_.reach_peers) {
     return fail(Code::kUnhandledCudaError, "cuda:{} cannot access cuda:{}", device, peer);
+  }
+  if (device != peer) {
+    call_growing("cudaDeviceEnablePeerAccess");
   }
   const std::lock_guard lock(mutex_);
   enabled_.emplace(device, peer);
@@ -270,27 +234,80 @@ void SoftwareDevice::remove_block(Kind kind, void* memory) noexcept {
   blocks_.erase(at);
 }
 
-Result<void*> SoftwareDevice::allocate(int device, size_t size_bytes) {
-  PLEXUS_TRY(shared, SharedMemory::create(size_bytes));
-  void* const memory = shared.data();
-  add_block(memory, {Kind::kDevice, device, size_bytes, std::move(shared)});
+void* SoftwareDevice::allocate_private(int device, size_t size_bytes) {
+  void* const memory = allocate(device, size_bytes).value();
+  const std::lock_guard lock(mutex_);
+  blocks_.at(static_cast<const std::byte*>(memory)).is_private = true;
   return memory;
 }
+
+bool SoftwareDevice::is_open_to_peers(int /*device*/, const void* pointer) noexcept {
+  call_ordered("cuPointerGetAttribute");
+  const std::lock_guard lock(mutex_);
+  const auto after = blocks_.upper_bound(static_cast<const std::byte*>(pointer));
+  return after == blocks_.begin() || !std::prev(after)->second.is_private;
+}
+
+bool SoftwareDevice::has_kind(Kind kind, const void* memory) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = blocks_.find(static_cast<const std::byte*>(memory));
+  return at != blocks_.end() && at->second.kind == kind;
+}
+
+Result<void*> SoftwareDevice::allocate_kind(Kind kind, int device, size_t size_bytes) {
+  call_growing("cudaMalloc");
+  clear();
+  PLEXUS_TRY(shared, SharedMemory::create(size_bytes));
+  void* const memory = shared.data();
+  add_block(memory, {kind, device, size_bytes, std::move(shared)});
+  return memory;
+}
+Result<void*> SoftwareDevice::allocate(int device, size_t size_bytes) {
+  return allocate_kind(is_kept_for_reuse(size_bytes) ? Kind::kLasting : Kind::kDevice, device,
+                       size_bytes);
+}
+Result<void*> SoftwareDevice::allocate_lasting(int device, size_t size_bytes) {
+  return allocate_kind(Kind::kLasting, device, size_bytes);
+}
 void SoftwareDevice::release(int /*device*/, void* memory) noexcept {
+  if (has_kind(Kind::kLasting, memory)) {  // no call of the driver
+    remove_block(Kind::kLasting, memory);
+    return;
+  }
+  call_waiting("cudaFree");
   remove_block(Kind::kDevice, memory);
 }
 
+/// Clearing memory and copies run on a stream of the library.
+void SoftwareDevice::clear() {
+  if (options_.habits.clearing_needs_room) {
+    SoftwareStream& own = own_stream();
+    own.add([] {});
+    own.synchronize();
+  }
+}
+SoftwareStream& SoftwareDevice::own_stream() {
+  const std::lock_guard lock(mutex_);
+  if (own_ == nullptr) {
+    own_ = std::make_unique<SoftwareStream>(next_queue());
+  }
+  return *own_;
+}
+
 Result<void*> SoftwareDevice::allocate_pinned(int /*device*/, size_t size_bytes) {
+  call_growing("cudaHostAlloc");
   PLEXUS_TRY(shared, SharedMemory::create(size_bytes));
   void* const memory = shared.data();
   add_block(memory, {Kind::kPinned, -1, size_bytes, std::move(shared)});
   return memory;
 }
 void SoftwareDevice::release_pinned(int /*device*/, void* memory) noexcept {
+  call_waiting("cudaFreeHost");
   remove_block(Kind::kPinned, memory);
 }
 
 Result<void*> SoftwareDevice::register_host(int /*device*/, void* memory, size_t size_bytes) {
+  call_growing("cudaHostRegister");
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = blocks_.try_emplace(static_cast<const std::byte*>(memory),
                                                 Block{Kind::kRegistered, -1, size_bytes, {}});
@@ -300,10 +317,12 @@ Result<void*> SoftwareDevice::register_host(int /*device*/, void* memory, size_t
   return memory;
 }
 void SoftwareDevice::unregister_host(int /*device*/, void* memory) noexcept {
+  call_waiting("cudaHostUnregister");
   remove_block(Kind::kRegistered, memory);
 }
 
 Result<int> SoftwareDevice::blocks_max(int device) {
+  call_ordered("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
   if (blocks_max_ == 0) {
     return fail(Code::kUnhandledCudaError, "this build has no code for cuda:{}", device);
   }
@@ -311,6 +330,7 @@ Result<int> SoftwareDevice::blocks_max(int device) {
 }
 
 PointerFacts SoftwareDevice::describe_pointer(const void* pointer) noexcept {
+  call_ordered("cudaPointerGetAttributes");
   const auto* const address = static_cast<const std::byte*>(pointer);
   const std::lock_guard lock(mutex_);
   auto at = blocks_.upper_bound(address);
@@ -325,16 +345,19 @@ PointerFacts SoftwareDevice::describe_pointer(const void* pointer) noexcept {
 }
 
 Result<void> SoftwareDevice::copy(int /*device*/, void* to, const void* from, size_t size_bytes) {
+  call_growing("cudaStreamSynchronize");
+  clear();
   std::memcpy(to, from, size_bytes);
   return ok();
 }
 
 Result<Allocation> SoftwareDevice::find_allocation(int device, const void* pointer) {
+  call_ordered("cuMemGetAddressRange");
   const auto* const address = static_cast<const std::byte*>(pointer);
   const std::lock_guard lock(mutex_);
   auto at = blocks_.upper_bound(address);
   if (at == blocks_.begin() || address >= std::prev(at)->first + std::prev(at)->second.size_bytes ||
-      std::prev(at)->second.kind != Kind::kDevice || std::prev(at)->second.device != device) {
+      !is_of_device(std::prev(at)->second.kind) || std::prev(at)->second.device != device) {
     return fail(Code::kInvalidArgument, "{} is not memory of cuda:{}", pointer, device);
   }
   --at;
@@ -344,6 +367,7 @@ Result<Allocation> SoftwareDevice::find_allocation(int device, const void* point
 }
 
 Result<MemoryHandle> SoftwareDevice::export_memory(int /*device*/, void* memory) {
+  call_growing("cudaIpcGetMemHandle");
   const std::lock_guard lock(mutex_);
   const Block& block = blocks_.at(static_cast<const std::byte*>(memory));
   if (block.size_bytes % kExportGranule != 0) {
@@ -358,6 +382,10 @@ Result<MemoryHandle> SoftwareDevice::export_memory(int /*device*/, void* memory)
 Result<void*> SoftwareDevice::import_memory(int device, const MemoryHandle& handle) {
   ExportedPlace place{};
   std::memcpy(&place, handle.bytes.data(), sizeof(place));
+  call_growing("cudaIpcOpenMemHandle");
+  if (options_.habits.refuses_ipc) {
+    return fail(Code::kUnhandledCudaError, "cudaIpcOpenMemHandle: operation not supported");
+  }
   if (place.pid == getpid()) {
     return fail(Code::kUnhandledCudaError, "the handle is of this process");
   }
@@ -370,15 +398,17 @@ Result<void*> SoftwareDevice::import_memory(int device, const MemoryHandle& hand
   return memory;
 }
 void SoftwareDevice::close_imported(int /*device*/, void* memory) noexcept {
+  call_waiting("cudaIpcCloseMemHandle");
   remove_block(Kind::kImported, memory);
 }
 
 /// A memfd replaces the dma-buf: its pages after the one with the mark are the memory.
 Result<Dmabuf> SoftwareDevice::export_dmabuf(int device, void* memory, size_t size_bytes) {
   constexpr uint64_t kPage = 4096;
+  call_growing("cuMemGetHandleForAddressRange");
   const std::lock_guard lock(mutex_);
   const auto at = blocks_.find(static_cast<const std::byte*>(memory));
-  if (!options_.exports_dmabufs || at == blocks_.end() || at->second.kind != Kind::kDevice ||
+  if (!options_.exports_dmabufs || at == blocks_.end() || !is_of_device(at->second.kind) ||
       at->second.device != device || size_bytes % kPage != 0) {
     return fail(Code::kUnhandledCudaError, "cuda:{} cannot export {} bytes as a dma-buf", device,
                 size_bytes);
@@ -389,6 +419,7 @@ Result<Dmabuf> SoftwareDevice::export_dmabuf(int device, void* memory, size_t si
 // ---- order ----
 
 Result<DeviceEvent> SoftwareDevice::make_event(int /*device*/) {
+  call_growing("cudaEventCreateWithFlags");
   const auto made = std::make_shared<Event>();
   made->self = made;
   const std::lock_guard lock(mutex_);
@@ -396,6 +427,7 @@ Result<DeviceEvent> SoftwareDevice::make_event(int /*device*/) {
   return reinterpret_cast<DeviceEvent>(made.get());
 }
 void SoftwareDevice::destroy_event(int /*device*/, DeviceEvent event) noexcept {
+  call_growing("cudaEventDestroy");
   // As in CUDA, streams that are still to record it or wait for it do so.
   const std::shared_ptr<Event> owner = std::move(reinterpret_cast<Event*>(event)->self);
   const std::lock_guard lock(mutex_);
@@ -403,6 +435,7 @@ void SoftwareDevice::destroy_event(int /*device*/, DeviceEvent event) noexcept {
 }
 
 Result<void> SoftwareDevice::record(int device, DeviceEvent event, DeviceStream stream) {
+  call_ordered("cudaEventRecord");
   auto& made = *reinterpret_cast<Event*>(event);
   SoftwareStream& on = stream_of(device, stream);
   const std::lock_guard lock(made.mutex);
@@ -414,6 +447,7 @@ Result<void> SoftwareDevice::record(int device, DeviceEvent event, DeviceStream 
 }
 
 Result<void> SoftwareDevice::wait(int device, DeviceStream stream, DeviceEvent event) {
+  call_ordered("cudaStreamWaitEvent");
   auto& made = *reinterpret_cast<Event*>(event);
   SoftwareStream& on = stream_of(device, stream);
   const std::lock_guard lock(made.mutex);
@@ -427,29 +461,51 @@ Result<void> SoftwareDevice::wait(int device, DeviceStream stream, DeviceEvent e
   if (on.graph != nullptr) {
     return fail(Code::kUnhandledCudaError, "the event is of no graph, the stream is captured");
   }
-  on.add([kept = made.self, number = made.recorded] {
-    std::unique_lock waiting(kept->mutex);
-    kept->changed.wait(waiting, [&] { return kept->happened >= number; });
+  on.add([kept = made.self, number = made.recorded] { kept->await(number); }, true);
+  return ok();
+}
+
+Result<void> SoftwareDevice::record_at_replay(int device, DeviceEvent event, DeviceStream stream) {
+  call_ordered("cudaEventRecordWithFlags");
+  SoftwareStream& on = stream_of(device, stream);
+  if (on.graph == nullptr) {
+    return fail(Code::kUnhandledCudaError, "the stream is not captured");
+  }
+  on.add_to_graph([kept = reinterpret_cast<Event*>(event)->self]() -> std::function<void()> {
+    const std::lock_guard lock(kept->mutex);
+    return [kept, number = ++kept->recorded] { kept->happen(number); };
   });
   return ok();
 }
 
-Result<bool> SoftwareDevice::query(int /*device*/, DeviceEvent event) {
+Result<void> SoftwareDevice::wait_at_replay(int device, DeviceStream stream, DeviceEvent event) {
+  call_ordered("cudaStreamWaitEvent");
+  SoftwareStream& on = stream_of(device, stream);
+  if (on.graph == nullptr) {
+    return fail(Code::kUnhandledCudaError, "the stream is not captured");
+  }
+  on.add_to_graph([kept = reinterpret_cast<Event*>(event)->self]() -> std::function<void()> {
+    const std::lock_guard lock(kept->mutex);
+    return [kept, number = kept->recorded] { kept->await(number); };
+  });
+  return ok();
+}
+
+bool SoftwareDevice::has_happened(DeviceEvent event) {
   auto& made = *reinterpret_cast<Event*>(event);
   const std::lock_guard lock(made.mutex);
-  if (made.graph != nullptr) {
-    return fail(Code::kUnhandledCudaError, "the event is of a graph");
-  }
   return made.happened == made.recorded;
 }
 
 Result<void> SoftwareDevice::copy_in_order(
     int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) {
+  call_ordered("cudaMemcpyAsync");
   stream_of(device, stream).add([to, from, size_bytes] { std::memcpy(to, from, size_bytes); });
   return ok();
 }
 
 Result<Capture> SoftwareDevice::capture(int device, DeviceStream stream) {
+  call_ordered("cudaStreamGetCaptureInfo");
   const auto graph = stream_of(device, stream).graph;
   return graph == nullptr ? Capture{} : Capture{.active = true, .id = graph->id};
 }
@@ -458,9 +514,32 @@ Result<void> SoftwareDevice::call_host(int device,
                                        DeviceStream stream,
                                        void (*function)(void*),
                                        void* argument) {
+  call_ordered("cudaLaunchHostFunc");
   stream_of(device, stream).add([function, argument] {
     call_in_drivers_thread(function, argument);
   });
+  return ok();
+}
+
+Result<void> SoftwareDevice::call_after_graph(int device,
+                                              DeviceStream stream,
+                                              void (*function)(void*),
+                                              void* argument) {
+  call_ordered("cudaGraphRetainUserObject");
+  const auto graph = stream_of(device, stream).graph;
+  if (graph == nullptr) {
+    return fail(Code::kUnhandledCudaError, "the stream is not captured");
+  }
+  graph->afterwards.emplace_back([function, argument] { function(argument); });
+  return ok();
+}
+
+Result<void> SoftwareDevice::find_fault(int device) {
+  rules_.note_waiting("cudaStreamQuery");
+  await_driver();
+  if (faulty_ == device) {
+    return fail(Code::kUnhandledCudaError, "a kernel failed on cuda:{}", device);
+  }
   return ok();
 }
 
@@ -480,10 +559,33 @@ bool SoftwareDevice::reaches(int device, const void* memory, size_t size_bytes) 
           enabled_.count({device, block.device}) != 0);
 }
 
+/// The receiver's kernels read what a sender's address names.
+void SoftwareDevice::check_borrowing(int device,
+                                     const DeviceWork& work,
+                                     const DeviceSend& send) const {
+  const auto block_of = [this](const void* memory) {
+    return std::prev(blocks_.upper_bound(static_cast<const std::byte*>(memory)))->second.device;
+  };
+  const std::lock_guard lock(mutex_);
+  const auto at = blocks_.upper_bound(work.input);
+  if (send.by_address == 0 || work.input == nullptr || at == blocks_.begin() ||
+      !std::prev(at)->second.is_private || block_of(send.fifo) == device) {
+    return;
+  }
+  if (!work.closes_output || work.borrow_bytes_min != UINT32_MAX) {
+    fault("an address is sent that the peer's device cannot read", work.input);
+  }
+}
+
 void SoftwareDevice::check_work(int device, const DeviceWork& work) const {
   const auto check = [&](const void* memory, size_t size_bytes, const char* what) {
     if (!reaches(device, memory, size_bytes)) {
       fault(what, memory);
+    }
+  };
+  const auto check_slots = [&](const std::byte* slots, uint64_t stride) {
+    if (slots != nullptr) {
+      check(slots, kSlots * stride - sizeof(SlotHeader), "slots out of reach");
     }
   };
   check(&work, sizeof(work), "a work out of reach");
@@ -503,14 +605,16 @@ void SoftwareDevice::check_work(int device, const DeviceWork& work) const {
       for (int peer = 0; peer < step.receives; ++peer) {
         if (const DeviceRecv* const recv = work.recvs[step.peers_first + peer]; recv != nullptr) {
           check(recv->fifo, sizeof(Fifo), "a Fifo out of reach");
-          check(recv->data, kSlots * recv->slot_stride - sizeof(SlotHeader), "slots out of reach");
+          check_slots(recv->data, recv->slot_stride);
         }
       }
       for (int peer = 0; peer < step.sends; ++peer) {
         if (const DeviceSend* const send = work.sends[step.peers_first + step.receives + peer];
             send != nullptr) {
+          check_borrowing(device, work, *send);
           check(send->fifo, sizeof(Fifo), "a Fifo out of reach");
-          check(send->data, kSlots * send->slot_stride - sizeof(SlotHeader), "slots out of reach");
+          const int index = step.peers_first + step.receives + peer;
+          check_slots(work.slots == nullptr ? send->data : work.slots[index], send->slot_stride);
         }
       }
     }
@@ -555,22 +659,46 @@ void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
 void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t count) {
   check_launch(device, blocks, count);
   count_loans(blocks, count);
+  std::unique_lock<std::mutex> alone(cooperative_, std::defer_lock);
+  if (options_.habits.cooperative_alone) {
+    alone.lock();
+  }
+  struct Running {
+    explicit Running(uint32_t threads) : rendezvous(threads) {}
+    BlockState state;
+    test::Rendezvous rendezvous;
+  };
+  const uint32_t members = options_.habits.block_threads;
+  std::deque<Running> running;
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < count; ++i) {
-    threads.emplace_back([&block = blocks[i]] {
-      BlockState state;
-      const OneThread one;
-      run_block(one, state, block);
-    });
+    Running& mine = running.emplace_back(members);
+    for (uint32_t member = 0; member < members; ++member) {
+      threads.emplace_back([&block = blocks[i], &mine, member, members] {
+        run_block(test::HostBlock(member, members, mine.rendezvous), mine.state, block);
+      });
+    }
   }
   for (std::thread& thread : threads) {
     thread.join();
   }
 }
 
+/// As a kernel of which a thread accesses memory that is not there: it tells nobody of its end.
+void SoftwareDevice::run_or_fail(int device, const DeviceBlock* blocks, uint32_t count) {
+  if (breaks_ == device) {
+    faulty_ = device;
+  }
+  if (faulty_ != device) {
+    run_blocks(device, blocks, count);
+  }
+  rules_.end_kernel();
+}
+
 Result<void> SoftwareDevice::launch(
     int device, DeviceStream stream, const DeviceBlock* blocks, uint32_t count, uint32_t threads) {
   constexpr uint32_t kWarp = 32;
+  call_ordered("cudaLaunchCooperativeKernel");
   if (threads == 0 || threads % kWarp != 0 || threads > kDeviceThreadsMax) {
     return fail(Code::kUnhandledCudaError, "a launch of blocks of {} threads", threads);
   }
@@ -581,10 +709,20 @@ Result<void> SoftwareDevice::launch(
   while (most < count && !blocks_most_.compare_exchange_weak(most, count)) {
   }
   SoftwareStream& on = stream_of(device, stream);
+  const auto run = [this, device, blocks, count] { run_or_fail(device, blocks, count); };
   if (on.graph != nullptr) {
     on.graph->kernels.push_back({.blocks = count, .threads = threads});
+    on.add_to_graph([this, run]() -> std::function<void()> {
+      rules_.begin_kernel();
+      return run;
+    });
+    return ok();
   }
-  on.add([this, device, blocks, count] { run_blocks(device, blocks, count); });
+  rules_.begin_kernel();
+  on.add(run);
+  if (options_.habits.launch_blocking) {
+    on.synchronize();
+  }
   return ok();
 }
 

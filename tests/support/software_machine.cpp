@@ -13,7 +13,8 @@ namespace {
 
 class SoftwareMachine final : public Machine {
  public:
-  explicit SoftwareMachine(int devices) : devices_({.devices = devices}), count_(devices) {
+  SoftwareMachine(int devices, const SoftwareHabits& habits)
+      : devices_({.devices = devices, .habits = habits}), count_(devices) {
     Process::instance().use_devices(&devices_);
   }
 
@@ -22,11 +23,17 @@ class SoftwareMachine final : public Machine {
   [[nodiscard]] int device_count() const noexcept override { return count_; }
   void set_current(int device) override { SoftwareDevice::set_current(device); }
 
+  // Calls of a program, which may do as it likes.
   void* allocate(int device, size_t size_bytes) override {
+    const Allowing all(&devices_, DriverCalls::kAll);
     return devices_.allocate(device, size_bytes).value();
   }
-  void release(int device, void* memory) override { devices_.release(device, memory); }
+  void release(int device, void* memory) override {
+    const Allowing all(&devices_, DriverCalls::kAll);
+    devices_.release(device, memory);
+  }
   void copy(int device, void* to, const void* from, size_t size_bytes) override {
+    const Allowing all(&devices_, DriverCalls::kAll);
     devices_.copy(device, to, from, size_bytes).value();
   }
   PointerFacts describe(const void* pointer) override { return devices_.describe_pointer(pointer); }
@@ -42,6 +49,7 @@ class SoftwareMachine final : public Machine {
     devices_.enqueue(stream, std::move(job));
   }
   void launch_empty(DeviceStream stream, uint32_t /*blocks*/, uint32_t /*threads*/) override {
+    devices_.load_kernel_of_user();
     devices_.enqueue(stream, [] {});
   }
 
@@ -72,7 +80,9 @@ Machine* make_machine(std::string& reason) {
   const char* const wanted = std::getenv("PLEXUS_TEST_MACHINE");
   if (wanted == nullptr || std::strcmp(wanted, "software") == 0) {
     const char* const devices = std::getenv("PLEXUS_TEST_DEVICES");
-    return new SoftwareMachine(devices == nullptr ? 2 : std::atoi(devices));
+    const char* const habits = std::getenv("PLEXUS_TEST_HABITS");
+    return new SoftwareMachine(devices == nullptr ? 2 : std::atoi(devices),
+                               SoftwareHabits::parse(habits == nullptr ? "" : habits));
   }
   if (std::strcmp(wanted, "cuda") == 0) {
     return make_cuda_machine(reason).release();

@@ -80,6 +80,7 @@ class FakeRuntime final : public DeviceRuntime {
     ++npointers;
     return pointer == on_device;
   }
+  bool is_open_to_peers(int /*device*/, const void* /*pointer*/) noexcept override { return true; }
   PointerFacts describe_pointer(const void* /*pointer*/) noexcept override { return {}; }
   Result<void> copy(int /*device*/, void* /*to*/, const void* /*from*/, size_t /*size*/) override {
     return missing();
@@ -99,7 +100,17 @@ class FakeRuntime final : public DeviceRuntime {
   Result<void> wait(int /*device*/, DeviceStream /*stream*/, DeviceEvent /*event*/) override {
     return missing();
   }
-  Result<bool> query(int /*device*/, DeviceEvent /*event*/) override { return missing(); }
+  Result<void> record_at_replay(int /*device*/,
+                                DeviceEvent /*event*/,
+                                DeviceStream /*stream*/) override {
+    return missing();
+  }
+  Result<void> wait_at_replay(int /*device*/,
+                              DeviceStream /*stream*/,
+                              DeviceEvent /*event*/) override {
+    return missing();
+  }
+  Result<void> find_fault(int /*device*/) override { return missing(); }
   Result<void> copy_in_order(int /*device*/,
                              DeviceStream /*stream*/,
                              void* /*to*/,
@@ -119,6 +130,12 @@ class FakeRuntime final : public DeviceRuntime {
                          DeviceStream /*stream*/,
                          void (* /*function*/)(void*),
                          void* /*argument*/) override {
+    return missing();
+  }
+  Result<void> call_after_graph(int /*device*/,
+                                DeviceStream /*stream*/,
+                                void (* /*function*/)(void*),
+                                void* /*argument*/) override {
     return missing();
   }
 

@@ -55,7 +55,8 @@ class CallRunnerTest : public testing::Test {
                                   .async = nullptr,
                                   .launches = nullptr,
                                   .peer_mapped = nullptr,
-                                  .registers_graphs = false});
+                                  .registers_graphs = false,
+                                  .orders_graphs = false});
   }
 
   Task all_reduce(uint64_t count) {

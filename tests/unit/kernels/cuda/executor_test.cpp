@@ -358,6 +358,7 @@ TEST(DeviceExecutor, NamesThePeerThatMadeAnotherCall) {
     EXPECT_EQ(control.failure.hash_expected, world.device_work(1).call.hash);
     EXPECT_EQ(control.failure.sequence, world.device_work(1).call.sequence);
     EXPECT_EQ(world.done(1), 0U);
+    EXPECT_TRUE(world.has_left(1));
   }
 }
 

@@ -2,53 +2,14 @@
 #include "tests/unit/kernels/cuda/world.hpp"
 
 #include <atomic>
-#include <barrier>
 #include <thread>
 #include <utility>
 
 #include "kernels/cuda/in_turn.hpp"
+#include "tests/support/host_block.hpp"
 
 namespace plexus::test {
 namespace {
-
-/// The barrier of a block's threads.
-struct Rendezvous {
-  explicit Rendezvous(uint32_t threads) : barrier(threads) {}
-  std::barrier<> barrier;
-  std::atomic<bool> said{false};  // any() was true; stays set, because the block then ends
-};
-
-/// A block of host threads, as seen by one of them.
-class HostBlock {
- public:
-  HostBlock(uint32_t thread, uint32_t threads, Rendezvous& barrier)
-      : thread_(thread), threads_(threads), barrier_(barrier) {}
-  [[nodiscard]] uint32_t thread() const { return thread_; }
-  [[nodiscard]] uint32_t threads() const { return threads_; }
-  void sync() const {
-    if (threads_ > 1) {
-      barrier_.barrier.arrive_and_wait();
-    }
-  }
-  [[nodiscard]] bool any(bool mine) const {
-    if (mine) {
-      barrier_.said = true;
-    }
-    sync();
-    const bool said = barrier_.said;
-    sync();  // before any thread can set it again, all have read it
-    if (thread_ == 0) {
-      barrier_.said = false;
-    }
-    sync();
-    return said;
-  }
-
- private:
-  uint32_t thread_;
-  uint32_t threads_;
-  Rendezvous& barrier_;
-};
 
 bool has_blocks(Collective collective) {
   return collective == Collective::kAllGather || collective == Collective::kReduceScatter ||
@@ -154,7 +115,8 @@ std::vector<std::byte> World::output(size_t rank) const {
 }
 DeviceWork& World::device_work(size_t rank) { return ranks_[rank]->device_work; }
 DeviceControl& World::control(size_t rank) { return ranks_[rank]->control; }
-uint64_t World::done(size_t rank) const { return ranks_[rank]->done; }
+uint64_t World::done(size_t rank) const { return ranks_[rank]->done & ~kQueueLeft; }
+bool World::has_left(size_t rank) const { return (ranks_[rank]->done & kQueueLeft) != 0; }
 
 void World::set_hash(size_t rank, uint32_t hash) {
   ranks_[rank]->work.call.hash = hash;
@@ -294,6 +256,7 @@ void World::fill_device_work(Rank& rank) {
   rank.device_work = {.lanes = rank.device_lanes.data(),
                       .sends = rank.device_sends.data(),
                       .recvs = rank.device_recvs.data(),
+                      .slots = nullptr,
                       .loans = nullptr,
                       .progress = nullptr,
                       .claimed = &rank.claimed,
@@ -313,7 +276,8 @@ void World::fill_device_work(Rank& rank) {
                       .protocol = work.protocol,
                       .exchanges_empty = work.exchanges_empty,
                       .has_lines = options_.lines,
-                      .shares_scratch = work.program->shares_scratch};
+                      .shares_scratch = work.program->shares_scratch,
+                      .closes_output = false};
 }
 
 /// `times` works that differ only in their position in the queue and the call's number.
@@ -441,8 +405,9 @@ bool World::run(uint32_t times) {
   }
   for (const auto& rank : ranks_) {
     good = good &&
-           (!rank->on_device || (rank->control.stop == DeviceStop::kGoOn && rank->done == times &&
-                                 rank->barrier.arrived == 0 && rank->barrier.opened == 0));
+           (!rank->on_device ||
+            (rank->control.stop == DeviceStop::kGoOn && rank->done == kQueueLeft + times &&
+             rank->barrier.arrived == 0 && rank->barrier.opened == 0 && rank->barrier.left == 0));
   }
   return good;
 }

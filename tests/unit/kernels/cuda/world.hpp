@@ -78,7 +78,10 @@ class World {
   [[nodiscard]] std::vector<std::byte> output(size_t rank) const;
   [[nodiscard]] DeviceWork& device_work(size_t rank);
   [[nodiscard]] DeviceControl& control(size_t rank);
+  /// Works that have finished.
   [[nodiscard]] uint64_t done(size_t rank) const;
+  /// No block uses the tables of the rank's launch any more.
+  [[nodiscard]] bool has_left(size_t rank) const;
   /// Changes the call of `rank` to a different one.
   void set_hash(size_t rank, uint32_t hash);
   /// An empty call still has a loop if messages are exchanged.

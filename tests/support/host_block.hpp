@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block of the device executor made of host threads.
+#pragma once
+
+#include <atomic>
+#include <barrier>
+#include <cstdint>
+
+namespace plexus::test {
+
+/// The barrier of a block's threads.
+struct Rendezvous {
+  explicit Rendezvous(uint32_t threads) : barrier(threads) {}
+  std::barrier<> barrier;
+  std::atomic<bool> said{false};  // any() was true; stays set, because the block then ends
+};
+
+/// A block of host threads, as seen by one of them.
+class HostBlock {
+ public:
+  HostBlock(uint32_t thread, uint32_t threads, Rendezvous& barrier)
+      : thread_(thread), threads_(threads), barrier_(barrier) {}
+  [[nodiscard]] uint32_t thread() const { return thread_; }
+  [[nodiscard]] uint32_t threads() const { return threads_; }
+  void sync() const {
+    if (threads_ > 1) {
+      barrier_.barrier.arrive_and_wait();
+    }
+  }
+  [[nodiscard]] bool any(bool mine) const {
+    if (mine) {
+      barrier_.said = true;
+    }
+    sync();
+    const bool said = barrier_.said;
+    sync();  // before any thread can set it again, all have read it
+    if (thread_ == 0) {
+      barrier_.said = false;
+    }
+    sync();
+    return said;
+  }
+
+ private:
+  uint32_t thread_;
+  uint32_t threads_;
+  Rendezvous& barrier_;
+};
+
+}  // namespace plexus::test
