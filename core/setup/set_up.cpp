@@ -9,6 +9,7 @@
 #include "core/base/memory.hpp"
 #include "core/setup/agreement.hpp"
 #include "core/setup/describe_rank.hpp"
+#include "core/setup/ipc_trial.hpp"
 #include "core/setup/networks.hpp"
 #include "core/setup/same_host.hpp"
 #include "core/setup/sharing.hpp"
@@ -92,6 +93,7 @@ Result<void> agree(const SetupContext& context,
                    const CommConfig& comm_config,
                    const std::atomic<bool>* give_up,
                    CommSetup& setup) {
+  PLEXUS_TRY(try_ipc(context.devices, setup, give_up));
   PLEXUS_TRY(agree_on_same_host(context, setup, give_up));  // says who needs a network
   PLEXUS_TRY(agree_on_networks(context, setup, comm_config, give_up));
   return finish(context, give_up, setup);

@@ -101,8 +101,9 @@ bool reach_each_other(const PeerInfo& a, const PeerInfo& b) {
     return std::find(std::begin(reached), std::end(reached), hash_of_device(to.device_uuid)) !=
            std::end(reached);
   };
-  return a.on_cuda() && b.on_cuda() && a.host_hash == b.host_hash && a.p2p_disable == 0 &&
-         b.p2p_disable == 0 && reaches(a, b) && reaches(b, a);
+  const bool can_share = a.process_id == b.process_id || (a.ipc_disable == 0 && b.ipc_disable == 0);
+  return a.on_cuda() && b.on_cuda() && a.host_hash == b.host_hash && can_share &&
+         a.p2p_disable == 0 && b.p2p_disable == 0 && reaches(a, b) && reaches(b, a);
 }
 
 }  // namespace plexus

@@ -26,6 +26,7 @@ struct PeerInfo {
   uint8_t shm_disable = 0;
   uint8_t p2p_disable = 0;
   uint8_t p2p_direct_disable = 0;
+  uint8_t ipc_disable = 0;  // its host refuses CUDA IPC, as was found in init
   uint8_t local_register = 1;
   uint8_t attach = 0;                   // PLEXUS_ATTACH: may read peers' memory, and be read
   uint8_t deterministic = 0;            // PLEXUS_DETERMINISTIC: ranks must agree

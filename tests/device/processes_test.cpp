@@ -186,6 +186,16 @@ TEST(DeviceProcesses, MeetOnTheDevice) {
   EXPECT_THAT(logs, Each(Not(HasSubstr("via shm"))));
 }
 
+TEST(DeviceProcesses, MeetInHostMemoryWhereTheDriverRefusesIpc) {
+  if (!machine().is_software()) {
+    GTEST_SKIP() << "the software device refuses what it is told to";
+  }
+  const auto logs = run_processes("all_reduce", {0, 0, 1}, {{"PLEXUS_TEST_HABITS", "refuses_ipc"}});
+  EXPECT_THAT(logs, Each(HasSubstr("via shm")));
+  EXPECT_THAT(logs[0], HasSubstr("CUDA IPC is refused: rank 0"));
+  EXPECT_THAT(logs[1], Not(HasSubstr("CUDA IPC is refused")));
+}
+
 TEST(DeviceProcesses, MeetInHostMemory) {
   const auto logs = run_processes("all_reduce", {0, 1}, {{"NCCL_P2P_DISABLE", "1"}});
   EXPECT_THAT(logs, Each(HasSubstr("via shm")));
