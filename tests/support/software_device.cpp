@@ -49,6 +49,9 @@ struct SoftwareDevice::Event {
 
 SoftwareDevice::SoftwareDevice(const Options& options)
     : options_(options), rules_(options.habits.strict), blocks_max_(options.blocks_max) {
+  for (int i = 0; i < options.devices; ++i) {
+    cooperative_.try_emplace(i);
+  }
   for (int i = 0; i < options.habits.queues; ++i) {
     queues_.push_back(std::make_unique<HardwareQueue>());
   }
@@ -659,9 +662,9 @@ void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
 void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t count) {
   check_launch(device, blocks, count);
   count_loans(blocks, count);
-  std::unique_lock<std::mutex> alone(cooperative_, std::defer_lock);
+  std::unique_lock<std::mutex> alone;
   if (options_.habits.cooperative_alone) {
-    alone.lock();
+    alone = std::unique_lock(cooperative_.at(device));
   }
   struct Running {
     explicit Running(uint32_t threads) : rendezvous(threads) {}

@@ -169,8 +169,8 @@ class SoftwareDevice final : public DeviceRuntime {
 
   Options options_;
   CallRules rules_;
-  std::mutex driver_;       // see SoftwareHabits::driver_lock
-  std::mutex cooperative_;  // see SoftwareHabits::cooperative_alone
+  std::mutex driver_;                      // see SoftwareHabits::driver_lock
+  std::map<int, std::mutex> cooperative_;  // by device, see SoftwareHabits::cooperative_alone
   std::atomic<int> breaks_{-1};
   std::atomic<int> faulty_{-1};
   mutable std::mutex mutex_;

@@ -17,7 +17,7 @@ namespace plexus::testing_device {
 
 struct SoftwareHabits {
   int queues = 0;                    // in hardware, that start work in order; 0: one per stream
-  bool cooperative_alone = false;    // cooperative grids run one after the other
+  bool cooperative_alone = false;    // cooperative grids of a device run one by one
   bool launch_blocking = false;      // CUDA_LAUNCH_BLOCKING=1: a launch returns when it has ended
   bool free_waits = false;           // giving back or unpinning memory waits for all kernels
   bool driver_lock = false;          // who frees, or starts a new kernel, keeps others from calls
