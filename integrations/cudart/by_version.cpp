@@ -16,6 +16,7 @@ namespace {
 #if PLEXUS_CUDART_MAJOR == 12
 constexpr int kVersion = 12090;
 
+// NOLINTBEGIN(readability-magic-numbers,readability-identifier-naming): a layout of CUDA's
 /// cudaDeviceProp of CUDA 12.
 struct Properties {
   char name[256];
@@ -54,6 +55,7 @@ struct Properties {
   int unifiedFunctionPointers, reserved[63];
 };
 static_assert(sizeof(Properties) == 1032);
+// NOLINTEND(readability-magic-numbers,readability-identifier-naming)
 #else
 constexpr int kVersion = 13000;
 using Properties = cudaDeviceProp;
@@ -184,6 +186,7 @@ PLEXUS_CUDART cudaError_t cudaMemPrefetchAsync(const void* memory,
   return call("cudaMemPrefetchAsync", [&] { return check_advice(memory, stream); });
 }
 #else
+// NOLINTNEXTLINE(readability-function-size): the number of parameters is CUDA's
 PLEXUS_CUDART cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                                    cudaStreamCaptureStatus* status,
                                                    unsigned long long* id,

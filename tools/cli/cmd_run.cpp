@@ -60,6 +60,7 @@ int run_program(const RunOptions& options, std::vector<std::string> words) {
     setenv("PLEXUS_CUDART_SUMMARY", "1", 1);
   }
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) {
     arguments.push_back(word.data());
   }
