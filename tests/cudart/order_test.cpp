@@ -23,6 +23,14 @@ constexpr int kEvents = 6;
 constexpr size_t kShort = 256;
 constexpr size_t kLong = size_t{128} * 1024;  // done by a thread of its own
 
+// Copies of flags that others set at the same time are races to ThreadSanitizer: there all pieces
+// are host functions.
+#ifdef __SANITIZE_THREAD__
+constexpr bool kCopies = false;
+#else
+constexpr bool kCopies = true;
+#endif
+
 using Set = std::bitset<kPieces>;
 
 #define OK(call) ASSERT_EQ(call, cudaSuccess) << #call
@@ -178,7 +186,7 @@ class RandomProgram {
     const int number = next_++;
     expected_[size(number)] = before(stream);
     unsigned char* const picture = pictures_ + size(number) * kLong;
-    switch (pick(4)) {
+    switch (const int kind = pick(4); kCopies ? kind : 3) {
       case 0:
         OK(cudaMemcpyAsync(picture, flags_, kShort, cudaMemcpyDefault, stream.handle));
         break;
