@@ -261,28 +261,25 @@ cudaError_t Streams::enqueue_work(cudaStream_t stream,
 
 // ---- waiting ----
 
-cudaError_t Streams::synchronize(cudaStream_t stream) {
-  std::shared_ptr<Stream> found;
-  PLEXUS_CUDART_TRY(find(stream, &found));
-  if (capture_of(*found) != nullptr) {
+/// Finds a stream that its user waits for; the legacy one stands for all that it comes after.
+cudaError_t Streams::find_awaited(cudaStream_t stream, std::shared_ptr<Stream>* found) {
+  PLEXUS_CUDART_TRY(find(stream, found));
+  if (capture_of(**found) != nullptr) {
     return refuse(cudaErrorStreamCaptureUnsupported, "the stream is captured");
   }
-  if (found->is_legacy) {
-    PLEXUS_CUDART_TRY(begin_work(*found));
-  }
+  return (*found)->is_legacy ? begin_work(**found) : cudaSuccess;
+}
+
+cudaError_t Streams::synchronize(cudaStream_t stream) {
+  std::shared_ptr<Stream> found;
+  PLEXUS_CUDART_TRY(find_awaited(stream, &found));
   plexusStreamWaitIdle(found->handle);
   return cudaSuccess;
 }
 
 cudaError_t Streams::query(cudaStream_t stream) {
   std::shared_ptr<Stream> found;
-  PLEXUS_CUDART_TRY(find(stream, &found));
-  if (capture_of(*found) != nullptr) {
-    return refuse(cudaErrorStreamCaptureUnsupported, "the stream is captured");
-  }
-  if (found->is_legacy) {
-    PLEXUS_CUDART_TRY(begin_work(*found));
-  }
+  PLEXUS_CUDART_TRY(find_awaited(stream, &found));
   return is_done(found->handle) ? cudaSuccess : cudaErrorNotReady;
 }
 

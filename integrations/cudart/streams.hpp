@@ -89,6 +89,7 @@ class Streams {
   };
   cudaError_t make(const Stream& wish, std::shared_ptr<Stream>* made);
   cudaError_t find_default(cudaStream_t stream, int device, std::shared_ptr<Stream>* found);
+  cudaError_t find_awaited(cudaStream_t stream, std::shared_ptr<Stream>* found);
   cudaError_t begin_legacy_work(Stream& stream);
   void make_wait(cudaStream_t waits, cudaStream_t stream);
   void reap();

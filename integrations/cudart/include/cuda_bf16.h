@@ -33,48 +33,7 @@ typedef struct alignas(4) __nv_bfloat162 {
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
-inline __nv_bfloat16 operator+(__nv_bfloat16 a, __nv_bfloat16 b) {
-  return __nv_bfloat16(float(a) + float(b));
-}
-inline __nv_bfloat16& operator+=(__nv_bfloat16& a, __nv_bfloat16 b) { return a = a + b; }
-inline __nv_bfloat16 operator-(__nv_bfloat16 a, __nv_bfloat16 b) {
-  return __nv_bfloat16(float(a) - float(b));
-}
-inline __nv_bfloat16& operator-=(__nv_bfloat16& a, __nv_bfloat16 b) { return a = a - b; }
-inline __nv_bfloat16 operator*(__nv_bfloat16 a, __nv_bfloat16 b) {
-  return __nv_bfloat16(float(a) * float(b));
-}
-inline __nv_bfloat16& operator*=(__nv_bfloat16& a, __nv_bfloat16 b) { return a = a * b; }
-inline __nv_bfloat16 operator/(__nv_bfloat16 a, __nv_bfloat16 b) {
-  return __nv_bfloat16(float(a) / float(b));
-}
-inline __nv_bfloat16& operator/=(__nv_bfloat16& a, __nv_bfloat16 b) { return a = a / b; }
-inline bool operator==(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) == float(b); }
-inline bool operator!=(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) != float(b); }
-inline bool operator<(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) < float(b); }
-inline bool operator>(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) > float(b); }
-inline bool operator<=(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) <= float(b); }
-inline bool operator>=(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) >= float(b); }
-inline __nv_bfloat16 operator-(__nv_bfloat16 a) { return __nv_bfloat16(-float(a)); }
-inline __nv_bfloat16 __hadd(__nv_bfloat16 a, __nv_bfloat16 b) { return a + b; }
-inline __nv_bfloat16 __hsub(__nv_bfloat16 a, __nv_bfloat16 b) { return a - b; }
-inline __nv_bfloat16 __hmul(__nv_bfloat16 a, __nv_bfloat16 b) { return a * b; }
-inline __nv_bfloat16 __hdiv(__nv_bfloat16 a, __nv_bfloat16 b) { return a / b; }
-inline __nv_bfloat16 __hneg(__nv_bfloat16 a) { return -a; }
-inline __nv_bfloat16 __habs(__nv_bfloat16 a) { return float(a) < 0 ? -a : a; }
-inline __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
-  return __nv_bfloat16(float(a) * float(b) + float(c));
-}
-inline __nv_bfloat16 __hmin(__nv_bfloat16 a, __nv_bfloat16 b) {
-  return float(a) < float(b) || float(b) != float(b) ? a : b;
-}
-inline __nv_bfloat16 __hmax(__nv_bfloat16 a, __nv_bfloat16 b) {
-  return float(a) > float(b) || float(b) != float(b) ? a : b;
-}
-inline bool __heq(__nv_bfloat16 a, __nv_bfloat16 b) { return a == b; }
-inline bool __hlt(__nv_bfloat16 a, __nv_bfloat16 b) { return a < b; }
-inline bool __hgt(__nv_bfloat16 a, __nv_bfloat16 b) { return a > b; }
-inline bool __hisnan(__nv_bfloat16 a) { return float(a) != float(a); }
+PLEXUS_CUDA_ARITHMETIC(__nv_bfloat16)
 inline __nv_bfloat16 __float2bfloat16(float value) { return __nv_bfloat16(value); }
 inline __nv_bfloat16 __float2bfloat16_rn(float value) { return __nv_bfloat16(value); }
 inline __nv_bfloat16 __double2bfloat16(double value) { return __nv_bfloat16(value); }

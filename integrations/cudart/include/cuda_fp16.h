@@ -32,40 +32,7 @@ typedef struct alignas(4) __half2 {
 typedef __half half;
 typedef __half2 half2;
 
-inline __half operator+(__half a, __half b) { return __half(float(a) + float(b)); }
-inline __half& operator+=(__half& a, __half b) { return a = a + b; }
-inline __half operator-(__half a, __half b) { return __half(float(a) - float(b)); }
-inline __half& operator-=(__half& a, __half b) { return a = a - b; }
-inline __half operator*(__half a, __half b) { return __half(float(a) * float(b)); }
-inline __half& operator*=(__half& a, __half b) { return a = a * b; }
-inline __half operator/(__half a, __half b) { return __half(float(a) / float(b)); }
-inline __half& operator/=(__half& a, __half b) { return a = a / b; }
-inline bool operator==(__half a, __half b) { return float(a) == float(b); }
-inline bool operator!=(__half a, __half b) { return float(a) != float(b); }
-inline bool operator<(__half a, __half b) { return float(a) < float(b); }
-inline bool operator>(__half a, __half b) { return float(a) > float(b); }
-inline bool operator<=(__half a, __half b) { return float(a) <= float(b); }
-inline bool operator>=(__half a, __half b) { return float(a) >= float(b); }
-inline __half operator-(__half a) { return __half(-float(a)); }
-inline __half __hadd(__half a, __half b) { return a + b; }
-inline __half __hsub(__half a, __half b) { return a - b; }
-inline __half __hmul(__half a, __half b) { return a * b; }
-inline __half __hdiv(__half a, __half b) { return a / b; }
-inline __half __hneg(__half a) { return -a; }
-inline __half __habs(__half a) { return float(a) < 0 ? -a : a; }
-inline __half __hfma(__half a, __half b, __half c) {
-  return __half(float(a) * float(b) + float(c));
-}
-inline __half __hmin(__half a, __half b) {
-  return float(a) < float(b) || float(b) != float(b) ? a : b;
-}
-inline __half __hmax(__half a, __half b) {
-  return float(a) > float(b) || float(b) != float(b) ? a : b;
-}
-inline bool __heq(__half a, __half b) { return a == b; }
-inline bool __hlt(__half a, __half b) { return a < b; }
-inline bool __hgt(__half a, __half b) { return a > b; }
-inline bool __hisnan(__half a) { return float(a) != float(a); }
+PLEXUS_CUDA_ARITHMETIC(__half)
 inline __half __float2half(float value) { return __half(value); }
 inline __half __float2half_rn(float value) { return __half(value); }
 inline __half __double2half(double value) { return __half(value); }

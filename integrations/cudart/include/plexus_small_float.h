@@ -48,9 +48,7 @@ struct SmallFloat {
     } else if (magnitude >= 0x00800000U) { /* of float's normal numbers, denormal here */
       mantissa |= 0x800000U;
       shift += 1 - exponent;
-    } else if (EXPONENT == 8) { /* denormal in both */
-      shift += 0;
-    } else {
+    } else if (EXPONENT != 8) { /* else denormal in both */
       return sign;
     }
     if (shift > 40) {
@@ -63,9 +61,6 @@ struct SmallFloat {
       ++result;
     }
     if (result > kGreatest) {
-      if (SATURATES && magnitude != 0x7f800000U) {
-        return sign | kGreatest;
-      }
       return sign | (SATURATES ? kGreatest : HAS_INFINITY ? kInfinity : kAllOnes);
     }
     return sign | static_cast<uint32_t>(result);
@@ -101,5 +96,40 @@ using E4m3 = SmallFloat<4, 3, false, true>;
 using E5m2 = SmallFloat<5, 2, true, true>;
 
 }  // namespace plexus_cuda
+
+/* What 16-bit numbers can do, computed in float. */
+#define PLEXUS_CUDA_ARITHMETIC(type)                                                          \
+  inline type operator+(type a, type b) { return type(float(a) + float(b)); }                 \
+  inline type& operator+=(type& a, type b) { return a = a + b; }                              \
+  inline type operator-(type a, type b) { return type(float(a) - float(b)); }                 \
+  inline type& operator-=(type& a, type b) { return a = a - b; }                              \
+  inline type operator*(type a, type b) { return type(float(a) * float(b)); }                 \
+  inline type& operator*=(type& a, type b) { return a = a * b; }                              \
+  inline type operator/(type a, type b) { return type(float(a) / float(b)); }                 \
+  inline type& operator/=(type& a, type b) { return a = a / b; }                              \
+  inline bool operator==(type a, type b) { return float(a) == float(b); }                     \
+  inline bool operator!=(type a, type b) { return float(a) != float(b); }                     \
+  inline bool operator<(type a, type b) { return float(a) < float(b); }                       \
+  inline bool operator>(type a, type b) { return float(a) > float(b); }                       \
+  inline bool operator<=(type a, type b) { return float(a) <= float(b); }                     \
+  inline bool operator>=(type a, type b) { return float(a) >= float(b); }                     \
+  inline type operator-(type a) { return type(-float(a)); }                                   \
+  inline type __hadd(type a, type b) { return a + b; }                                        \
+  inline type __hsub(type a, type b) { return a - b; }                                        \
+  inline type __hmul(type a, type b) { return a * b; }                                        \
+  inline type __hdiv(type a, type b) { return a / b; }                                        \
+  inline type __hneg(type a) { return -a; }                                                   \
+  inline type __habs(type a) { return float(a) < 0 ? -a : a; }                                \
+  inline type __hfma(type a, type b, type c) { return type(float(a) * float(b) + float(c)); } \
+  inline type __hmin(type a, type b) {                                                        \
+    return float(a) < float(b) || float(b) != float(b) ? a : b;                               \
+  }                                                                                           \
+  inline type __hmax(type a, type b) {                                                        \
+    return float(a) > float(b) || float(b) != float(b) ? a : b;                               \
+  }                                                                                           \
+  inline bool __heq(type a, type b) { return a == b; }                                        \
+  inline bool __hlt(type a, type b) { return a < b; }                                         \
+  inline bool __hgt(type a, type b) { return a > b; }                                         \
+  inline bool __hisnan(type a) { return float(a) != float(a); }
 
 #endif
