@@ -4,8 +4,10 @@
 #include <chrono>
 #include <csignal>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <sys/wait.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -16,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kBound = 40s;
 constexpr const char* kGdb = "/usr/bin/gdb";
-constexpr size_t kLinesMax = 150;
+constexpr size_t kLinesMax = 600;
 
 bool run_gdb(pid_t pid, const std::string& output) {
   const std::string target = std::to_string(pid);
@@ -41,14 +43,40 @@ bool run_gdb(pid_t pid, const std::string& output) {
   return gdb > 0;
 }
 
+std::string first_line_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// Of each thread: its state as /proc has it and where it sleeps in the kernel. A debugger does not
+/// show one that waits for a disk, as it cannot stop it.
+std::string states_of(pid_t pid) {
+  std::string text;
+  std::error_code gone;
+  const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator at(tasks, gone); at != end; at.increment(gone)) {
+    const std::filesystem::path task = at->path();
+    const std::string stat = first_line_of(task / "stat");
+    const size_t name_end = stat.rfind(')');
+    text += "    thread " + task.filename().string() + " (" + first_line_of(task / "comm") + ") " +
+            (name_end + 2 < stat.size() ? stat.substr(name_end + 2, 1) : "?") + " " +
+            first_line_of(task / "wchan") + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string stacks_of(pid_t pid, const std::string& folder) {
   const std::string output = folder + "/stacks";
+  std::string text = "  threads of process " + std::to_string(pid) + "\n" + states_of(pid);
   if (access(kGdb, X_OK) != 0 || !run_gdb(pid, output)) {
-    return "";
+    return text;
   }
-  std::string text = "  stacks of process " + std::to_string(pid) + "\n";
+  text += "  stacks of process " + std::to_string(pid) + "\n";
   std::ifstream file(output);
   std::string line;
   for (size_t nlines = 0; nlines < kLinesMax && std::getline(file, line);) {

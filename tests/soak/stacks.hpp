@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of a process's threads, from gdb if it is installed.
+// What a process's threads do: their states, and their stacks from gdb if it is installed.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace plexus::soak {
 
-/// "": no gdb, or it took too long. `folder`: for its output.
+/// Without stacks if there is no gdb or it took too long. `folder`: for its output.
 std::string stacks_of(pid_t pid, const std::string& folder);
 
 }  // namespace plexus::soak
