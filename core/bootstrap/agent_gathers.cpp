@@ -294,7 +294,9 @@ Result<void> Agent::take_leave_group(uint32_t rank, Message message) {
     return break_of_protocol("a rank leaves a group that it is not in");
   }
   note(message.group, *group,
-       {.rank = rank, .gathers = group->done[rank], .record = std::move(message.payload)});
+       {.rank = rank,
+        .gathers = group->failure.has_value() ? LeaveNote::kAfterFailure : group->done[rank],
+        .record = std::move(message.payload)});
   out_.deliver(rank, {.type = MessageType::kLeaveGroup, .group = message.group});
   check_left(message.group, *group);
   progress_leaving(message.group, *group);
@@ -345,6 +347,7 @@ bool Agent::is_below(const Group& group, uint32_t rank) const {
 }
 
 /// Fails the group if a gather waits for a rank that has left in order, since it could never end.
+/// One that has left after a failure may be heard of before the failure is.
 void Agent::check_left(uint64_t id, Group& group) {
   if (group.left.empty() || group.failure.has_value()) {
     return;

@@ -102,8 +102,10 @@ Result<JoinInfo> decode_join(std::string_view payload);
 
 /// A rank that has left a group.
 struct LeaveNote {
+  static constexpr uint64_t kAfterFailure = ~uint64_t{0};
   uint32_t rank = 0;
-  uint64_t gathers = 0;  // that it took part in
+  // that it took part in; kAfterFailure: the group has failed, which all are told
+  uint64_t gathers = 0;
   std::string record = {};
 };
 std::string encode(const std::vector<LeaveNote>& notes);
