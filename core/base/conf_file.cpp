@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/conf_file.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 

@@ -2,6 +2,7 @@
 // DeviceRuntime over the CUDA runtime. The static libcudart loads the driver when it is first
 // called and reports its absence as an error, so that one binary works everywhere.
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -85,8 +86,15 @@ class OnDevice {
   bool changed_ = false;
 };
 
+/// As the driver reads it, once.
+bool reads_launch_blocking() noexcept {
+  const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return value != nullptr && std::atoi(value) != 0;  // NOLINT(cert-err34-c): as the driver
+}
+
 class CudaRuntime final : public DeviceRuntime {
  public:
+  [[nodiscard]] bool waits_in_launch() const noexcept override { return waits_in_launch_; }
   Result<int> count() override {
     int count = 0;
     const cudaError_t code = cudaGetDeviceCount(&count);
@@ -392,13 +400,6 @@ class CudaRuntime final : public DeviceRuntime {
                  device);
   }
 
-  Result<void> copy_in_order(
-      int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) override {
-    const OnDevice on(device);
-    return check(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream),
-                 "cudaMemcpyAsync", device);
-  }
-
   Result<void> launch(int device,
                       DeviceStream stream,
                       const DeviceBlock* blocks,
@@ -530,6 +531,7 @@ class CudaRuntime final : public DeviceRuntime {
     return stream;
   }
 
+  const bool waits_in_launch_ = reads_launch_blocking();
   std::atomic<AttributeQuery> attribute_query_{nullptr};
   std::mutex mutex_;
   std::map<int, cudaStream_t> streams_;  // guarded by mutex_; they live as long as the process

@@ -161,9 +161,6 @@ class DeviceRuntime {
   /// what the event has recorded last, and records it anew.
   virtual Result<void> record_at_replay(int device, DeviceEvent event, DeviceStream stream) = 0;
   virtual Result<void> wait_at_replay(int device, DeviceStream stream, DeviceEvent event) = 0;
-  /// Copies in the order of `stream`.
-  virtual Result<void> copy_in_order(
-      int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) = 0;
   /// Starts one kernel of `count` blocks with `threads` threads each (a multiple of 32). All blocks
   /// must be resident at once (kernels/cuda/launch.hpp).
   virtual Result<void> launch(int device,
@@ -171,6 +168,9 @@ class DeviceRuntime {
                               const DeviceBlock* blocks,
                               uint32_t count,
                               uint32_t threads) = 0;
+  /// Whether launch() returns when the kernel has ended (CUDA_LAUNCH_BLOCKING=1), so that no thread
+  /// can start two that wait for each other.
+  [[nodiscard]] virtual bool waits_in_launch() const noexcept { return false; }
   virtual Result<Capture> capture(int device, DeviceStream stream) = 0;
   /// Calls `function(argument)` in the order of `stream`; with a captured graph, once per replay.
   /// `function` must not call this interface.

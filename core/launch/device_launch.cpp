@@ -144,6 +144,7 @@ class Launch {
       if (private_[i]) {
         close_private_buffers(i);
       }
+      name_scalars(i);
       runs_.push_back(&calls_[i].runner->order().start_run(*calls_[i].runner, *calls_[i].plan,
                                                            record_, next.done, capture_.active));
       const DevicePlan::Size size = plans_[i]->size();
@@ -173,6 +174,15 @@ class Launch {
   void close_private_buffers(size_t call) {
     for (const Plan::ItemTask& item : calls_[call].plan->items()) {
       plans_[call]->close_buffers(starts_[call], item.item->work);
+    }
+  }
+
+  /// Multipliers that lie on the device (ncclScalarDevice): the kernel reads them.
+  void name_scalars(size_t call) {
+    for (const Plan::ItemTask& item : calls_[call].plan->items()) {
+      DeviceWork& work = starts_[call].works[plans_[call]->place_of(item.item->work)];
+      work.scalar = calls_[call].tasks[item.task].scalar;
+      work.scalar_bytes = static_cast<uint8_t>(element_size(work.type));
     }
   }
 
@@ -220,24 +230,7 @@ class Launch {
     return ok();
   }
 
-  /// Copies multipliers that lie on the device (ncclScalarDevice), in the order of the stream.
-  Result<void> load_scalars() {
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      for (const Plan::ItemTask& item : calls_[i].plan->items()) {
-        const Task& task = calls_[i].tasks[item.task];
-        if (task.scalar != nullptr) {
-          const size_t place = plans_[i]->place_of(item.item->work);
-          PLEXUS_TRY(runtime_->copy_in_order(device_, stream(),
-                                             &starts_[i].works[place].op.scalar_bits, task.scalar,
-                                             element_size(task.shape.datatype())));
-        }
-      }
-    }
-    return ok();
-  }
-
   Result<void> launch() {
-    PLEXUS_TRY(load_scalars());
     const bool replays = capture_.active && std::any_of(runs_.begin(), runs_.end(),
                                                         [](auto* run) { return run->has_pumps(); });
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -454,6 +447,22 @@ Result<void> agree_on_loans(std::span<const DeviceCalls> calls) {
   return ok();
 }
 
+/// A launch that returns when its kernel has ended never does if that waits for what its thread
+/// starts after it.
+Result<void> check_launches_return(const DeviceRuntime& runtime,
+                                   size_t launches,
+                                   std::span<Execution* const> on_host) {
+  if (runtime.waits_in_launch() && launches + (on_host.empty() ? 0 : 1) > 1) {
+    return fail(
+        Code::kInvalidUsage,
+        "CUDA_LAUNCH_BLOCKING=1 makes the calls of this group wait for each other: a launch "
+        "returns when its kernel has ended, and that waits for the group's {}; unset it, or "
+        "have one thread for each device",
+        on_host.empty() ? "kernels on other devices" : "ranks on the host");
+  }
+  return ok();
+}
+
 }  // namespace
 
 Result<void> run_on_devices(std::span<const DeviceCalls> calls,
@@ -462,6 +471,8 @@ Result<void> run_on_devices(std::span<const DeviceCalls> calls,
   for (const DeviceCalls& call : calls) {
     by_device[call.runner->device()->device()].push_back(call);
   }
+  PLEXUS_TRY(
+      check_launches_return(calls.front().runner->device()->runtime(), by_device.size(), on_host));
   std::vector<Launch> launches;
   launches.reserve(by_device.size());
   DeviceRuntime& runtime = calls.front().runner->device()->runtime();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/schedule/ask_tuner.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace plexus {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/net.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels: what nvcc compiled is registered, so that programs with kernels link and start, and a
 // launch of one says why it cannot run; what plexus-nvcc compiled is run.
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of the CUDA runtime for streams, and what this library tells libplexus of them.
+#include <algorithm>
+
 #include "integrations/cudart/call.hpp"
 #include "integrations/cudart/include/cuda_runtime_api.h"
 #include "integrations/cudart/runtime.hpp"

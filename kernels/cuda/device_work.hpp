@@ -194,10 +194,14 @@ struct DeviceWork {
   Geometry geometry;
   CallRecord call;
   ReduceOp op;
+  // the multiplier, in place of ReduceOp::scalar_bits (ncclScalarDevice), read when the work
+  // begins; nullptr: there is none
+  const void* scalar;
   uint32_t lane_count;
   uint32_t peer_count;
   uint32_t slot_bytes;
   uint32_t borrow_bytes_min;
+  uint8_t scalar_bytes;
   DataType type;
   Protocol protocol;
   bool exchanges_empty;
@@ -267,7 +271,7 @@ static_assert(sizeof(DeviceLoan) == 16);
 static_assert(sizeof(DeviceLane) == 24);
 static_assert(sizeof(DeviceFailure) == 40);
 static_assert(sizeof(DeviceControl) == kCacheLine);
-static_assert(sizeof(DeviceWork) == 232);
+static_assert(sizeof(DeviceWork) == 240);
 static_assert(sizeof(DeviceQueue) == 48);
 static_assert(sizeof(DeviceBlock) == kCacheLine);
 // NOLINTEND(readability-magic-numbers)

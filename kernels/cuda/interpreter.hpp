@@ -53,6 +53,9 @@ class Interpreter {
     for (uint32_t i = 0; i < queue.work_count; ++i) {
       take_table(block_, state_.work, queue.works[i]);
       block_.sync();
+      if (state_.work.scalar != nullptr && block_.thread() == 0) {  // which sets the passes' fields
+        state_.work.op.scalar_bits = load_bits(state_.work.scalar, state_.work.scalar_bytes);
+      }
       open_output();
       const bool is_last_work = i + 1 == queue.work_count;
       if ((lane < state_.work.lane_count && !run_lane(lane)) ||

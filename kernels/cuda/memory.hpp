@@ -138,6 +138,16 @@ PLEXUS_DEVICE const uint64_t* word_of(const Atomic* atomic) {
   return reinterpret_cast<const uint64_t*>(atomic);
 }
 
+/// A value of up to 8 bytes, in the low bytes of the result.
+PLEXUS_DEVICE inline uint64_t load_bits(const void* from, size_t size_bytes) {
+  const auto* const bytes = static_cast<const uint8_t*>(from);
+  uint64_t bits = 0;
+  for (size_t i = 0; i < size_bytes; ++i) {
+    bits |= uint64_t{bytes[i]} << (8 * i);
+  }
+  return bits;
+}
+
 /// Copies a table that the host or an earlier launch wrote, by all threads of a block: one round of
 /// loads, instead of one for each member that is read. A sync must follow.
 template <class T, class Block>

@@ -300,6 +300,67 @@ TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   EXPECT_EQ(values[1].values(), (std::vector<float>{40, 80}));
 }
 
+/// Each rank's values are multiplied by `multiplier`, which lies on the device, then summed.
+template <class T>
+void expect_multiplied(Job& job, ncclDataType_t type, T multiplier) {
+  const Buffer<T> scalar(0, std::vector<T>{multiplier});
+  const Buffer<T> mine(0, std::vector<T>{T{1}, T{2}, T{3}});
+  std::vector<Buffer<T>> sums;
+  ncclRedOp_t ops[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    sums.emplace_back(0, 3);
+    ASSERT_EQ(
+        ncclRedOpCreatePreMulSum(&ops[rank], scalar.data(), type, ncclScalarDevice, job.comm(rank)),
+        ncclSuccess);
+  }
+  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+    return ncclAllReduce(mine.data(), sums[static_cast<size_t>(rank)].data(), 3, type, ops[rank],
+                         comm, stream);
+  });
+  job.synchronize();
+  const auto two = static_cast<T>(2 * multiplier);
+  const std::vector<T> wanted = {two, static_cast<T>(2 * two), static_cast<T>(3 * two)};
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(sums[static_cast<size_t>(rank)].values(), wanted) << "type " << type;
+    EXPECT_EQ(ncclRedOpDestroy(ops[rank], job.comm(rank)), ncclSuccess);
+  }
+}
+
+TEST(DeviceRanks, MultipliersOfTheDeviceHaveTheSizeOfTheirType) {
+  Job job({0, 0});
+  expect_multiplied<int8_t>(job, ncclInt8, -7);
+  expect_multiplied<int32_t>(job, ncclInt32, 100'003);
+  expect_multiplied<uint64_t>(job, ncclUint64, uint64_t{3} << 50);
+  expect_multiplied<double>(job, ncclFloat64, 0.125);
+}
+
+TEST(DeviceGraphs, EachReplayReadsMultipliersAnew) {
+  Job job({0, 0});
+  const Buffer<float> scalar(0, std::vector<float>{2});
+  const Buffer<float> mine(0, std::vector<float>{1});
+  std::vector<Buffer<float>> sums;
+  ncclRedOp_t ops[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    sums.emplace_back(0, 1);
+    ASSERT_EQ(ncclRedOpCreatePreMulSum(&ops[rank], scalar.data(), ncclFloat32, ncclScalarDevice,
+                                       job.comm(rank)),
+              ncclSuccess);
+  }
+  machine().begin_capture(job.stream(0));
+  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream /*stream*/) {
+    return ncclAllReduce(mine.data(), sums[static_cast<size_t>(rank)].data(), 1, ncclFloat32,
+                         ops[rank], comm, job.stream(0));
+  });
+  const Graph graph = machine().end_capture(job.stream(0));
+  for (const float multiplier : {2.0F, 5.0F, -1.0F}) {
+    scalar.write({multiplier});
+    machine().replay(graph, job.stream(0));
+    machine().synchronize(job.stream(0));
+    EXPECT_EQ(sums[0].value(), 2 * multiplier);
+    EXPECT_EQ(sums[1].value(), 2 * multiplier);
+  }
+}
+
 /// The launches of a captured all-reduce of all ranks of a device.
 GraphShape shape_of_all_reduce(Job& job, size_t count) {
   const auto in = inputs_of(job, count);

@@ -63,7 +63,25 @@ TEST(DeviceFailure, CountsThatDifferSoThatOneEndUsesFewerChannelsAreFound) {
   }
 }
 
+/// CUDA_LAUNCH_BLOCKING=1: the first launch would wait for the second one for ever.
+TEST(DeviceFailure, AGroupOverDevicesIsRefusedWhereLaunchesWait) {
+  if (!machine().waits_in_launch() || machine().device_count() < 2) {
+    GTEST_SKIP() << "launches return at once, or there is one device";
+  }
+  Job job({0, 1});
+  const Buffer<int32_t> a(0, std::vector<int32_t>{1});
+  const Buffer<int32_t> b(1, std::vector<int32_t>{2});
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(all_reduce(a, 1, job.comm(0), job.stream(0)), ncclSuccess);
+  EXPECT_EQ(all_reduce(b, 1, job.comm(1), job.stream(1)), ncclSuccess);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("CUDA_LAUNCH_BLOCKING=1"));
+}
+
 TEST(DeviceFailure, AbortEndsAKernelThatWaitsForAPeer) {
+  if (machine().waits_in_launch()) {
+    GTEST_SKIP() << kWaitsInLaunch;
+  }
   Job job({0, 1});
   const Buffer<int32_t> memory(0, 1000);
   ASSERT_EQ(all_reduce(memory, 1000, job.comm(0), job.stream(0)), ncclSuccess);
@@ -76,6 +94,9 @@ TEST(DeviceFailure, AbortEndsAKernelThatWaitsForAPeer) {
 
 /// The kernel has not begun: other work is before it on the stream.
 TEST(DeviceFailure, AbortReturnsSoonWhenTheStreamIsBusy) {
+  if (machine().waits_in_launch()) {
+    GTEST_SKIP() << kWaitsInLaunch;
+  }
   Job job({0, 0});
   const Buffer<int32_t> memory(0, 1000);
   std::promise<void> release;
@@ -105,6 +126,9 @@ TEST(DeviceFailure, AFailureIsSeenInAGraphThatNobodyWatches) {
 }
 
 TEST(DeviceFailure, FinalizeAndDestroyWaitForWhatIsUnderWay) {
+  if (machine().waits_in_launch()) {
+    GTEST_SKIP() << kWaitsInLaunch;
+  }
   Job job({0, 0});
   const Buffer<int32_t> a(0, std::vector<int32_t>{1});
   const Buffer<int32_t> b(0, std::vector<int32_t>{1});

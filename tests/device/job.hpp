@@ -18,6 +18,10 @@
 
 namespace plexus::testing_device {
 
+/// Why a test is skipped where Machine::waits_in_launch().
+inline constexpr const char* kWaitsInLaunch =
+    "a launch returns when its kernel has ended, which waits for what the test's thread does next";
+
 /// A setting for the communicators that the test makes.
 class Setting {
  public:

@@ -129,6 +129,9 @@ class MixedJob {
 };
 
 TEST(MixedRanks, AllReduceInOneGroup) {
+  if (machine().waits_in_launch()) {
+    GTEST_SKIP() << kWaitsInLaunch;
+  }
   MixedJob job({0, kHost, 1, kHost});
   for (const size_t count : {size_t{1}, size_t{500}, size_t{60'000}, size_t{400'000}}) {
     job.expect_all_reduce(count, false);
@@ -145,6 +148,9 @@ TEST(MixedRanks, AllReduceInThreads) {
 class MixedCollective : public testing::TestWithParam<Shape> {};
 
 TEST_P(MixedCollective, GivesTheRightResult) {
+  if (machine().waits_in_launch()) {
+    GTEST_SKIP() << kWaitsInLaunch;
+  }
   MixedJob job({0, kHost, 1, kHost});
   for (const size_t count : {size_t{3}, size_t{700}, size_t{30'000}}) {
     job.expect(GetParam(), count, false);
@@ -157,6 +163,9 @@ INSTANTIATE_TEST_SUITE_P(MixedRanks,
                          [](const auto& shape) { return std::string(shape.param.name); });
 
 TEST(MixedRanks, SpeakEveryProtocol) {
+  if (machine().waits_in_launch()) {
+    GTEST_SKIP() << kWaitsInLaunch;
+  }
   for (const char* const protocol : {"LL", "LL128", "Simple"}) {
     const Setting setting("NCCL_PROTO", protocol);
     MixedJob job({0, kHost});

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA as used by a program without knowledge of the library: plain cudaMalloc, non-blocking
 // streams, captures that forbid unsafe calls in all threads.
+#include <cstdlib>
 #include <cuda_runtime_api.h>
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "tests/support/empty_kernel.hpp"
@@ -44,6 +46,10 @@ class CudaMachine final : public Machine {
 
   [[nodiscard]] std::string name() const override { return name_; }
   [[nodiscard]] bool is_software() const noexcept override { return false; }
+  [[nodiscard]] bool waits_in_launch() const noexcept override {
+    const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return value != nullptr && std::string(value) != "0";
+  }
   [[nodiscard]] int device_count() const noexcept override { return count_; }
   void set_current(int device) override { check(cudaSetDevice(device), "cudaSetDevice"); }
 

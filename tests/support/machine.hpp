@@ -35,6 +35,9 @@ class Machine {
   /// For tables and reasons to skip.
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual bool is_software() const noexcept = 0;
+  /// A launch returns when its kernel has ended (CUDA_LAUNCH_BLOCKING=1): a thread cannot start two
+  /// that wait for each other.
+  [[nodiscard]] virtual bool waits_in_launch() const noexcept = 0;
   [[nodiscard]] virtual int device_count() const noexcept = 0;
   /// Tests use devices 0, 1, ...; if there are fewer, several of them are the same.
   [[nodiscard]] int device(int wanted) const noexcept { return wanted % device_count(); }

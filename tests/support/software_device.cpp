@@ -500,13 +500,6 @@ bool SoftwareDevice::has_happened(DeviceEvent event) {
   return made.happened == made.recorded;
 }
 
-Result<void> SoftwareDevice::copy_in_order(
-    int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) {
-  call_ordered("cudaMemcpyAsync");
-  stream_of(device, stream).add([to, from, size_bytes] { std::memcpy(to, from, size_bytes); });
-  return ok();
-}
-
 Result<Capture> SoftwareDevice::capture(int device, DeviceStream stream) {
   call_ordered("cudaStreamGetCaptureInfo");
   const auto graph = stream_of(device, stream).graph;

@@ -117,13 +117,14 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<void> wait(int device, DeviceStream stream, DeviceEvent event) override;
   Result<void> record_at_replay(int device, DeviceEvent event, DeviceStream stream) override;
   Result<void> wait_at_replay(int device, DeviceStream stream, DeviceEvent event) override;
-  Result<void> copy_in_order(
-      int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) override;
   Result<void> launch(int device,
                       DeviceStream stream,
                       const DeviceBlock* blocks,
                       uint32_t count,
                       uint32_t threads) override;
+  [[nodiscard]] bool waits_in_launch() const noexcept override {
+    return options_.habits.launch_blocking;
+  }
   Result<Capture> capture(int device, DeviceStream stream) override;
   Result<void> call_host(int device,
                          DeviceStream stream,

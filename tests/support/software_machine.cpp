@@ -20,6 +20,9 @@ class SoftwareMachine final : public Machine {
 
   [[nodiscard]] std::string name() const override { return "software device"; }
   [[nodiscard]] bool is_software() const noexcept override { return true; }
+  [[nodiscard]] bool waits_in_launch() const noexcept override {
+    return devices_.waits_in_launch();
+  }
   [[nodiscard]] int device_count() const noexcept override { return count_; }
   void set_current(int device) override { SoftwareDevice::set_current(device); }
 

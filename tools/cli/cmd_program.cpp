@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `plexus program export|import|verify|show|run`: algorithms as files (core/programs,
 // docs/programs.md). Exit code 1 when a file is refused.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>

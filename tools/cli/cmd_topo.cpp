@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `plexus topo`: the topology of this machine or of a file as a tree, as Graphviz or as a file, and
 // the channels of a communicator over any number of such machines.
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iterator>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/conformance/elf_file.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <elf.h>
 #include <fstream>

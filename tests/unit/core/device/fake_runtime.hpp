@@ -111,13 +111,6 @@ class FakeRuntime final : public DeviceRuntime {
     return missing();
   }
   Result<void> find_fault(int /*device*/) override { return missing(); }
-  Result<void> copy_in_order(int /*device*/,
-                             DeviceStream /*stream*/,
-                             void* /*to*/,
-                             const void* /*from*/,
-                             size_t /*size_bytes*/) override {
-    return missing();
-  }
   Result<void> launch(int /*device*/,
                       DeviceStream /*stream*/,
                       const DeviceBlock* /*blocks*/,
