@@ -68,23 +68,17 @@ void Connection::leave() {
   options_.neighbours->remove(*this);
 }
 
-int32_t Connection::register_memory(const plexus_net_region_t& region,
-                                    plexus_net_memory_t** memory) {
+Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region_t& region) {
   const auto turn = options_.neighbours->turn();
-  if (const int32_t code = report_fault(); code != PLEXUS_OK) {
-    return code;
-  }
+  PLEXUS_TRY(plugin::pass_on(report_fault()));
   plexus_net_memory_t* inner = nullptr;
-  const int32_t code = register_inner(region, &inner);
-  if (code == PLEXUS_OK) {
-    *memory = nullptr;
-    if (inner != nullptr) {
-      *memory =
-          std::unique_ptr<plexus_net_memory_t>(new plexus_net_memory_t{this, inner}).release();
-      memory_.push_back(*memory);
-    }
+  PLEXUS_TRY(plugin::pass_on(register_inner(region, &inner)));
+  if (inner == nullptr) {
+    return nullptr;
   }
-  return code;
+  memory_.push_back(
+      std::unique_ptr<plexus_net_memory_t>(new plexus_net_memory_t{this, inner}).release());
+  return memory_.back();
 }
 
 int32_t Connection::deregister(plexus_net_memory_t* memory) {
@@ -255,7 +249,12 @@ Clock::time_point SendConnection::compute_due(uint64_t size_bytes) {
   return last_due_;
 }
 
-int32_t SendConnection::isend(const plexus_net_buffer_t& message, plexus_net_request_t** request) {
+int32_t SendConnection::isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
+                              plexus_net_memory_t* memory,
+                              plexus_net_request_t** request) {
+  options_.block->stay_in("isend");
   const auto turn = options_.neighbours->turn();
   if (const int32_t code = report_fault(); code != PLEXUS_OK) {
     return code;
@@ -264,10 +263,11 @@ int32_t SendConnection::isend(const plexus_net_buffer_t& message, plexus_net_req
   if (made == nullptr) {
     return PLEXUS_AGAIN;
   }
-  made->buffer = message;
+  // Only read. NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
+  made->buffer = {const_cast<void*>(data), size_bytes, memory, tag, 0};
   made->count = 1;
-  made->sizes_bytes[0] = message.size_bytes;
-  made->due = compute_due(message.size_bytes);
+  made->sizes_bytes[0] = size_bytes;
+  made->due = compute_due(size_bytes);
   unsent_.push_back(made);
   *request = made;
   if (const int32_t code = send_due(); code != PLEXUS_OK) {
@@ -361,6 +361,7 @@ int32_t RecvConnection::register_inner(const plexus_net_region_t& region,
 int32_t RecvConnection::irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  options_.block->stay_in("irecv");
   const auto turn = options_.neighbours->turn();
   if (const int32_t code = report_fault(); code != PLEXUS_OK) {
     return code;

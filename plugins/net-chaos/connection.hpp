@@ -22,7 +22,7 @@
 #include "plugin-api/plexus_net.h"
 
 #include "plugins/net-chaos/neighbours.hpp"
-#include "plugins/net-chaos/script.hpp"
+#include "plugins/net-chaos/settings.hpp"
 #include "plugins/support/log.hpp"
 
 namespace plexus::net_chaos {
@@ -77,14 +77,14 @@ class Connection {
     uint64_t seed;
     size_t requests;
     Neighbours* neighbours;
+    const Block* block;
   };
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   virtual ~Connection();
 
   [[nodiscard]] const plugin::Log& log() const noexcept { return options_.log; }
-  [[nodiscard]] int32_t register_memory(const plexus_net_region_t& region,
-                                        plexus_net_memory_t** memory);
+  [[nodiscard]] Result<plexus_net_memory_t*> register_memory(const plexus_net_region_t& region);
   [[nodiscard]] int32_t deregister(plexus_net_memory_t* memory);
   [[nodiscard]] int32_t test(plexus_net_request_t& request, uint64_t* sizes_bytes);
   /// Advances it in a test of another connection, if the script says so.
@@ -145,7 +145,11 @@ class SendConnection final : public Connection {
  public:
   SendConnection(Options options, plexus_net_send_t* inner) : Connection(options), inner_(inner) {}
   ~SendConnection() override;
-  [[nodiscard]] int32_t isend(const plexus_net_buffer_t& message, plexus_net_request_t** request);
+  [[nodiscard]] int32_t isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
+                              plexus_net_memory_t* memory,
+                              plexus_net_request_t** request);
 
  private:
   [[nodiscard]] int32_t register_inner(const plexus_net_region_t& region,

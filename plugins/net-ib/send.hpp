@@ -54,7 +54,21 @@ class SendConnection final : public Connection {
   SendConnection(Link link, const Place& place);
   ~SendConnection() override;
 
-  /// Returns a PLEXUS_* code, as plexus_net.h specifies; so does test().
+  /// Each returns a PLEXUS_* code, as plexus_net.h specifies.
+  [[nodiscard]] int32_t isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
+                              plexus_net_memory_t* memory,
+                              plexus_net_request_t** request) {
+    const plexus_net_source_t source = {data, size_bytes, memory};
+    return isend({&source, 1}, tag, request);
+  }
+  [[nodiscard]] int32_t isend_gathered(uint32_t count,
+                                       const plexus_net_source_t* sources,
+                                       int32_t tag,
+                                       plexus_net_request_t** request) {
+    return isend({sources, count}, tag, request);
+  }
   [[nodiscard]] int32_t isend(std::span<const plexus_net_source_t> sources,
                               int32_t tag,
                               plexus_net_request_t** request);

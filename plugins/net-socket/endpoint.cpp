@@ -108,22 +108,22 @@ bool is_transient(int error) {
 
 }  // namespace
 
-Result<Listener> Listener::create(const Nic& nic,
-                                  const Settings& settings,
-                                  const plugin::Log& log,
-                                  plexus_net_handle_t& handle) {
-  Listener listener(settings, log);
+Result<std::unique_ptr<Listener>> Listener::create(const Nic& nic,
+                                                   const Settings& settings,
+                                                   const plugin::Log& log,
+                                                   plexus_net_handle_t& handle) {
+  std::unique_ptr<Listener> listener(new Listener(settings, log));
   Address address;
   PLEXUS_TRY(socket, plugin::listen_at_nic(
                          nic, settings.ports,
                          [&](int family) { return make_socket(family, settings); }, address));
-  listener.wire_.address = plugin::to_wire(address);
-  listener.wire_.magic = kWireMagic;
-  listener.wire_.mode = settings.security;
-  PLEXUS_TRY(fill_random(listener.wire_.key));
-  listener.socket_ = std::move(socket);
+  listener->wire_.address = plugin::to_wire(address);
+  listener->wire_.magic = kWireMagic;
+  listener->wire_.mode = settings.security;
+  PLEXUS_TRY(fill_random(listener->wire_.key));
+  listener->socket_ = std::move(socket);
   handle = {};
-  std::memcpy(handle.bytes, &listener.wire_, sizeof listener.wire_);
+  std::memcpy(handle.bytes, &listener->wire_, sizeof listener->wire_);
   return listener;
 }
 

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,10 @@ struct Link {
 
 class Listener {
  public:
-  [[nodiscard]] static Result<Listener> create(const Nic& nic,
-                                               const Settings& settings,
-                                               const plugin::Log& log,
-                                               plexus_net_handle_t& handle);
+  [[nodiscard]] static Result<std::unique_ptr<Listener>> create(const Nic& nic,
+                                                                const Settings& settings,
+                                                                const plugin::Log& log,
+                                                                plexus_net_handle_t& handle);
 
   /// kDone: `link` is the next connection.
   [[nodiscard]] Result<Progress> try_accept(Link& link);

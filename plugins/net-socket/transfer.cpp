@@ -116,6 +116,33 @@ void Connection::push_parts(const WireHeader& header,
   }
 }
 
+bool Connection::take_pieces(uint32_t count,
+                             const plexus_net_piece_t* pieces,
+                             Pieces& taken) const {
+  if (count == 0 || count > PLEXUS_NET_PIECES_MAX) {
+    log_.error("a message has 1..4 pieces");
+    return false;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    taken.add(pieces[i].data, pieces[i].size_bytes);
+  }
+  return true;
+}
+
+Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region_t& region) {
+  if (region.kind != PLEXUS_MEMORY_HOST) {
+    return fail(
+        PLEXUS_INVALID_USAGE,
+        "net-socket supports host memory only, not kind {}; stage GPU memory through the host",
+        region.kind);
+  }
+  if (region.data == nullptr && region.size_bytes > 0) {
+    return fail(PLEXUS_INVALID_ARGUMENT, "cannot register a region of {} bytes at a null address",
+                region.size_bytes);
+  }
+  return nullptr;
+}
+
 int32_t Connection::report_fault() noexcept {
   // On this report the caller may free all buffers of the connection, so no helper may access them.
   helpers_.clear();
@@ -131,7 +158,7 @@ SendConnection::SendConnection(Link link, const Settings& settings, const plugin
       inline_bytes_max_(settings.inline_bytes_max),
       task_bytes_min_(settings.task_bytes_min) {
   for (SendRequest& request : requests_) {
-    request.is_send = true;
+    request.kind = plexus_net_request::Kind::kSend;
     request.connection = this;
     free_.push(request);
   }
@@ -156,7 +183,26 @@ WireHeader SendConnection::make_header(uint64_t size_bytes, int32_t tag) {
   return header;
 }
 
-int32_t SendConnection::isend(const Pieces& payload, int32_t tag, plexus_net_request_t** request) {
+int32_t SendConnection::isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
+                              const plexus_net_memory_t* /*memory*/,
+                              plexus_net_request_t** request) {
+  Pieces payload;
+  payload.add(data, size_bytes);
+  return post(payload, tag, request);
+}
+
+int32_t SendConnection::isend_pieces(uint32_t count,
+                                     const plexus_net_piece_t* pieces,
+                                     int32_t tag,
+                                     plexus_net_request_t** request) {
+  Pieces payload;
+  return take_pieces(count, pieces, payload) ? post(payload, tag, request)
+                                             : PLEXUS_INVALID_ARGUMENT;
+}
+
+int32_t SendConnection::post(const Pieces& payload, int32_t tag, plexus_net_request_t** request) {
   if (is_broken()) {
     return report_fault();
   }
@@ -248,7 +294,7 @@ void SendConnection::wait_idle() {
 RecvConnection::RecvConnection(Link link, const Settings& settings, const plugin::Log& log)
     : Connection(std::move(link), settings, log) {
   for (RecvRequest& request : requests_) {
-    request.is_send = false;
+    request.kind = plexus_net_request::Kind::kRecv;
     request.connection = this;
     free_.push(request);
   }
@@ -284,9 +330,14 @@ int32_t RecvConnection::irecv(uint32_t count,
   return PLEXUS_OK;
 }
 
-int32_t RecvConnection::irecv_pieces(const Pieces& room,
+int32_t RecvConnection::irecv_pieces(uint32_t count,
+                                     const plexus_net_piece_t* pieces,
                                      int32_t tag,
                                      plexus_net_request_t** request) {
+  Pieces room;
+  if (!take_pieces(count, pieces, room)) {
+    return PLEXUS_INVALID_ARGUMENT;
+  }
   if (is_broken()) {
     return report_fault();
   }

@@ -33,7 +33,7 @@
 
 /// A request as the host sees it.
 struct plexus_net_request {
-  bool is_send;
+  enum class Kind : uint8_t { kSend, kRecv } kind = Kind::kSend;
 };
 
 namespace plexus::net_socket {
@@ -76,10 +76,17 @@ class Pieces {
 class Connection {
  public:
   [[nodiscard]] const plugin::Log& log() const noexcept { return log_; }
+  /// Refuses memory that system calls cannot access. TCP needs no registration: nullptr.
+  [[nodiscard]] static Result<plexus_net_memory_t*> register_memory(
+      const plexus_net_region_t& region);
 
  protected:
   Connection(Link link, const Settings& settings, const plugin::Log& log);
   [[nodiscard]] Result<void> start_helpers(Direction direction);
+  /// False: no pieces, or too many; the host is told.
+  [[nodiscard]] bool take_pieces(uint32_t count,
+                                 const plexus_net_piece_t* pieces,
+                                 Pieces& taken) const;
 
   [[nodiscard]] Socket& first_socket() noexcept { return sockets_.front(); }
   [[nodiscard]] uint32_t data_sockets() const noexcept {
@@ -130,12 +137,21 @@ class SendConnection : public Connection {
   [[nodiscard]] static Result<std::unique_ptr<SendConnection>> create(Link link,
                                                                       const Settings& settings,
                                                                       const plugin::Log& log);
-  /// Returns a PLEXUS_* code, as plexus_net.h specifies; so does test().
-  [[nodiscard]] int32_t isend(const Pieces& payload, int32_t tag, plexus_net_request_t** request);
+  /// Each returns a PLEXUS_* code, as plexus_net.h specifies.
+  [[nodiscard]] int32_t isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
+                              const plexus_net_memory_t* memory,
+                              plexus_net_request_t** request);
+  [[nodiscard]] int32_t isend_pieces(uint32_t count,
+                                     const plexus_net_piece_t* pieces,
+                                     int32_t tag,
+                                     plexus_net_request_t** request);
   [[nodiscard]] int32_t test(SendRequest& request, uint64_t* sizes_bytes);
 
  private:
   SendConnection(Link link, const Settings& settings, const plugin::Log& log);
+  [[nodiscard]] int32_t post(const Pieces& payload, int32_t tag, plexus_net_request_t** request);
   [[nodiscard]] WireHeader make_header(uint64_t size_bytes, int32_t tag);
   /// Writes what the first socket accepts, with at most one system call.
   void progress();
@@ -179,7 +195,8 @@ class RecvConnection : public Connection {
   [[nodiscard]] int32_t irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request);
-  [[nodiscard]] int32_t irecv_pieces(const Pieces& room,
+  [[nodiscard]] int32_t irecv_pieces(uint32_t count,
+                                     const plexus_net_piece_t* pieces,
                                      int32_t tag,
                                      plexus_net_request_t** request);
   [[nodiscard]] int32_t test(RecvRequest& request, uint64_t* sizes_bytes);

@@ -17,7 +17,9 @@ inline int32_t to_code(const Log&, int32_t code) noexcept { return code; }
 template <class T>
 int32_t to_code(const Log& log, const Result<T>& result) noexcept {
   if (result.has_error()) {
-    log.error(result.error().text.c_str());
+    if (!result.error().text.empty()) {  // else another plugin has said it
+      log.error(result.error().text.c_str());
+    }
     return result.error().code;
   }
   if constexpr (std::is_same_v<T, Progress>) {

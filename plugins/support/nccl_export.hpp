@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports a native net plugin (a plexus_net_ops_t) to NCCL as well: PLEXUS_EXPORT_NCCL_NET(kOps,
-// name) defines ncclNetPlugin_v6 to v12, so that NCCL loads the library like any vendor's.
+// name), a part of PLEXUS_NET_PLUGIN, defines ncclNetPlugin_v6 to v12, so that NCCL loads the
+// library like any vendor's.
 //
 //   NCCL                                    native
 //   init once per process (v6 to v10)       one context for the process, never finalized
@@ -257,32 +258,29 @@ struct Tables {
 
 }  // namespace plexus::plugin::nccl_export
 
+/// A table of NCCL's ABI `version`, which `make` makes.
+#define PLEXUS_EXPORT_NCCL_TABLE(version, make)                                     \
+  extern PLEXUS_PLUGIN_EXPORT const nccl_net_##version##_t ncclNetPlugin_##version; \
+  constexpr nccl_net_##version##_t ncclNetPlugin_##version = make;
+
 /// For a plugin's .cpp, outside of namespaces. `ops`: a plexus_net_ops_t with static storage.
-#define PLEXUS_EXPORT_NCCL_NET(ops, name)                                                          \
-  extern "C" {                                                                                     \
-  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v6_t ncclNetPlugin_v6;                                \
-  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v7_t ncclNetPlugin_v7;                                \
-  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v8_t ncclNetPlugin_v8;                                \
-  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v9_t ncclNetPlugin_v9;                                \
-  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v10_t ncclNetPlugin_v10;                              \
-  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v11_t ncclNetPlugin_v11;                              \
-  extern PLEXUS_PLUGIN_EXPORT const nccl_net_v12_t ncclNetPlugin_v12;                              \
-  constexpr nccl_net_v6_t ncclNetPlugin_v6 =                                                       \
-      ::plexus::plugin::nccl_export::Tables<ops>::before_v9<nccl_net_v6_t,                         \
-                                                            nccl_net_properties_v6_t>(name);       \
-  constexpr nccl_net_v7_t ncclNetPlugin_v7 =                                                       \
-      ::plexus::plugin::nccl_export::Tables<ops>::before_v9<nccl_net_v7_t,                         \
-                                                            nccl_net_properties_v7_t>(name);       \
-  constexpr nccl_net_v8_t ncclNetPlugin_v8 =                                                       \
-      ::plexus::plugin::nccl_export::Tables<ops>::before_v9<nccl_net_v8_t,                         \
-                                                            nccl_net_properties_v8_t>(name);       \
-  constexpr nccl_net_v9_t ncclNetPlugin_v9 = ::plexus::plugin::nccl_export::Tables<ops>::v9(name); \
-  constexpr nccl_net_v10_t ncclNetPlugin_v10 =                                                     \
-      ::plexus::plugin::nccl_export::Tables<ops>::v10(name);                                       \
-  constexpr nccl_net_v11_t ncclNetPlugin_v11 =                                                     \
-      ::plexus::plugin::nccl_export::Tables<ops>::since_v11<nccl_net_v11_t,                        \
-                                                            nccl_net_properties_v11_t>(name);      \
-  constexpr nccl_net_v12_t ncclNetPlugin_v12 =                                                     \
-      ::plexus::plugin::nccl_export::Tables<ops>::since_v11<nccl_net_v12_t,                        \
-                                                            nccl_net_properties_v12_t>(name);      \
+#define PLEXUS_EXPORT_NCCL_NET(ops, name)                                                         \
+  extern "C" {                                                                                    \
+  PLEXUS_EXPORT_NCCL_TABLE(v6,                                                                    \
+                           (::plexus::plugin::nccl_export::Tables<                                \
+                               ops>::before_v9<nccl_net_v6_t, nccl_net_properties_v6_t>(name)))   \
+  PLEXUS_EXPORT_NCCL_TABLE(v7,                                                                    \
+                           (::plexus::plugin::nccl_export::Tables<                                \
+                               ops>::before_v9<nccl_net_v7_t, nccl_net_properties_v7_t>(name)))   \
+  PLEXUS_EXPORT_NCCL_TABLE(v8,                                                                    \
+                           (::plexus::plugin::nccl_export::Tables<                                \
+                               ops>::before_v9<nccl_net_v8_t, nccl_net_properties_v8_t>(name)))   \
+  PLEXUS_EXPORT_NCCL_TABLE(v9, ::plexus::plugin::nccl_export::Tables<ops>::v9(name))              \
+  PLEXUS_EXPORT_NCCL_TABLE(v10, ::plexus::plugin::nccl_export::Tables<ops>::v10(name))            \
+  PLEXUS_EXPORT_NCCL_TABLE(v11,                                                                   \
+                           (::plexus::plugin::nccl_export::Tables<                                \
+                               ops>::since_v11<nccl_net_v11_t, nccl_net_properties_v11_t>(name))) \
+  PLEXUS_EXPORT_NCCL_TABLE(v12,                                                                   \
+                           (::plexus::plugin::nccl_export::Tables<                                \
+                               ops>::since_v11<nccl_net_v12_t, nccl_net_properties_v12_t>(name))) \
   }

@@ -40,6 +40,11 @@ template <class... Args>
 /// The value of a successful `Result<void>`.
 [[nodiscard]] inline auto ok() noexcept { return BOOST_OUTCOME_V2_NAMESPACE::success(); }
 
+/// The code of another plugin, which has given its reason to the host itself: no text.
+[[nodiscard]] inline Result<void> pass_on(int32_t code) {
+  return code == PLEXUS_OK ? Result<void>(ok()) : Result<void>(Failure{code, {}});
+}
+
 }  // namespace plexus::plugin
 
 /// The one control-flow macro: `PLEXUS_TRY(expr)` or `PLEXUS_TRY(variable, expr)`.

@@ -10,18 +10,6 @@
 
 namespace plexus::tuner_default {
 
-/// Calls `use` with each of `count` candidates, `stride` bytes apart.
-template <class Use>
-void for_candidates(plexus_tuner_candidate_t* candidates,
-                    uint32_t count,
-                    uint32_t stride,
-                    const Use& use) {
-  auto* const bytes = reinterpret_cast<std::byte*>(candidates);
-  for (uint32_t i = 0; i < count; ++i) {
-    use(*reinterpret_cast<plexus_tuner_candidate_t*>(bytes + size_t{i} * stride));
-  }
-}
-
 /// Threads: one at a time.
 class Model {
  public:
