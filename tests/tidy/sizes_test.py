@@ -55,6 +55,65 @@ class FunctionsTest(unittest.TestCase):
         self.assertEqual({"f": 3}, lines_of("struct point f(struct line l) {\n  return l.a;\n}\n"))
 
 
+def owners_of(text):
+    return [(owner, name, size) for owner, name, _, size in check_sizes.bodies(text)]
+
+
+class BodiesTest(unittest.TestCase):
+    def test_bodies_in_and_out_of_a_class_belong_to_it(self):
+        text = "namespace a {\nclass [[nodiscard]] B final : public C {\n int f() const {\n  return 1;\n }\n" \
+               "  B() = default;\n};\nint free() { return 0; }\nB::~B() {\n  g();\n}\n}\n"
+        self.assertEqual([("B", "f", 3), ("", "free", 1), ("B", "B::~B", 3)], owners_of(text))
+
+    def test_nested_classes_are_their_own(self):
+        text = "struct A {\n struct B {\n  void f() {}\n };\n void g() {}\n};\nvoid A::B::h() {}\nvoid A::i() {}\n"
+        self.assertEqual([("A::B", "f", 1), ("A", "g", 1), ("A::B", "A::B::h", 1), ("A", "A::i", 1)], owners_of(text))
+
+    def test_templates_enums_and_variables_of_a_struct_are_no_owners(self):
+        text = "template <class T, class U>\nstruct Box {\n T f() { return {}; }\n};\nenum class E { kA };\n" \
+               "struct point p = {1, 2};\nstruct point f(struct line l) { return l.a; }\nint g() { return 1; }\n"
+        self.assertEqual([("Box", "f", 1), ("", "f", 1), ("", "g", 1)], owners_of(text))
+
+
+class ClassLimitsTest(TreeCase):
+    def setUp(self):
+        super().setUp()
+        self.write("core/base/README.md", "one\n")
+
+    def methods(self, number, lines):
+        return "".join(f"void A::f{i}() {{\n" + "  x();\n" * (lines - 2) + "}\n" for i in range(number))
+
+    def test_limits_are_inclusive_and_over_all_files_of_the_folder(self):
+        self.write("core/base/a.cpp", self.methods(10, 20))
+        self.write("core/base/b.cpp", self.methods(5, 40))
+        self.assertEqual([], check_sizes.check(self.root, {}))
+        self.write("core/base/a.hpp", "class A {\n void one_more() {}\n};\n")
+        self.assertEqual(["core/base:A.lines: 401 lines of bodies, the limit is 400"], check_sizes.check(self.root, {}))
+
+    def test_methods_are_counted(self):
+        self.write("core/base/a.cpp", self.methods(31, 2))
+        self.assertEqual(["core/base:A.methods: 31 methods, the limit is 30"], check_sizes.check(self.root, {}))
+
+    def test_classes_of_one_name_in_two_folders_are_two(self):
+        self.write("core/os/README.md", "one\n")
+        self.write("core/base/a.cpp", self.methods(20, 2))
+        self.write("core/os/a.cpp", self.methods(20, 2))
+        self.assertEqual([], check_sizes.check(self.root, {}))
+
+    def test_an_exception_may_shrink_only(self):
+        self.write("core/base/a.cpp", self.methods(35, 2))
+        self.assertEqual([], check_sizes.check(self.root, {"core/base:A.methods": 35}))
+        self.assertIn("may shrink, not grow", check_sizes.check(self.root, {"core/base:A.methods": 34})[0])
+        self.assertIn("shrank to 35", check_sizes.check(self.root, {"core/base:A.methods": 36})[0])
+        self.write("core/base/a.cpp", self.methods(30, 2))
+        self.assertIn("remove it", check_sizes.check(self.root, {"core/base:A.methods": 35})[0])
+
+    def test_tests_may_have_long_classes(self):
+        self.write("tests/unit/README.md", "one\n")
+        self.write("tests/unit/a.cpp", self.methods(31, 20))
+        self.assertEqual([], check_sizes.check(self.root, {}))
+
+
 class SizesTest(TreeCase):
     def test_limits_are_inclusive(self):
         self.write("core/base/README.md", "one\n")

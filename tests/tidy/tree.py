@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ("core", "kernels", "plugins", "plugin-api", "security", "tools", "tests", "cmake", "docs", ".ci")
+FOLDERS = ("core", "guest", "kernels", "plugins", "plugin-api", "security", "tools", "tests", "cmake", "docs", ".ci")
 CODE = {".h", ".hpp", ".c", ".cpp", ".cu", ".cuh"}
 
 _TOKEN = re.compile(
