@@ -271,11 +271,21 @@ std::unique_ptr<TunerSource> start_model(const TunerOptions& options,
   return model.has_error() ? nullptr : std::move(model).value();
 }
 
+/// Native tuners are tuners of NCCL's ABI, too, and are told more as the former.
+bool is_native_tuner(const Library& library) {
+  const auto plugin = query(library);
+  return plugin.has_value() && plugin.value()->magic == PLEXUS_PLUGIN_MAGIC &&
+         plugin.value()->kind == PLEXUS_KIND_TUNER;
+}
+
 /// nullptr, with a WARN: it did not start. A library with both a native network and a tuner of
 /// NCCL's ABI counts as the tuner here.
 Result<std::unique_ptr<TunerSource>> start_source(const TunerOptions& options,
                                                   const Library& library,
                                                   const plexus_tuner_comm_t& comm) {
+  if (is_native_tuner(library)) {
+    return start_native(library, comm);
+  }
   PLEXUS_TRY(choice, nccl_tuner::choose_tuner(library));
   if (!choice.has_value()) {
     return start_native(library, comm);

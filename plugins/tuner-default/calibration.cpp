@@ -112,7 +112,9 @@ Result<std::vector<double>> read_numbers(const Json& json, double most) {
   return numbers;
 }
 
-Result<void> read_times(const Json& json, MeasuredCall& call) {
+/// Of a MeasuredCall or NcclTimes.
+template <class Call>
+Result<void> read_times(const Json& json, Call& call) {
   for (const auto& [algorithm, list] : json.items()) {
     auto times = read_numbers(list, kCostMax);
     if (times.has_error()) {
@@ -127,25 +129,30 @@ Result<void> read_times(const Json& json, MeasuredCall& call) {
   return ok();
 }
 
-Result<MeasuredCall> read_measured_call(const Json& json) {
-  const auto text = [&](const char* name) {
-    return json.is_object() && json.contains(name) && json[name].is_string()
-               ? json[name].get<std::string>()
-               : std::string();
-  };
-  MeasuredCall call;
-  call.collective = text("collective");
-  PLEXUS_TRY(link, find_class(text("link")));
-  call.link = link;
-  const double ranks = json.contains("ranks") && json["ranks"].is_number_unsigned()
-                           ? json["ranks"].get<double>()
+std::string read_text(const Json& json, const char* name) {
+  return json.is_object() && json.contains(name) && json[name].is_string()
+             ? json[name].get<std::string>()
+             : std::string();
+}
+
+/// 0: it is not there, or no number of ranks or nodes.
+uint32_t read_count(const Json& json, const char* name) {
+  const double count = json.is_object() && json.contains(name) && json[name].is_number_unsigned()
+                           ? json[name].get<double>()
                            : 0;
-  if (call.collective.empty() || ranks < 2 || ranks > kRanksMax || !json.contains("bytes") ||
+  return count >= 1 && count <= kRanksMax ? static_cast<uint32_t>(count) : 0;
+}
+
+/// What MeasuredCall and NcclTimes have in common. `kind`: the field that they have not.
+template <class Call>
+Result<void> read_common(const Json& json, const char* kind, Call& call) {
+  call.collective = read_text(json, "collective");
+  call.nranks = read_count(json, "ranks");
+  if (call.collective.empty() || call.nranks < 2 || !json.contains("bytes") ||
       !json.contains("time_us") || !json["time_us"].is_object()) {
     return fail(PLEXUS_INVALID_USAGE,
-                "lacks one of link, ranks (2 or more), collective, bytes and time_us");
+                "lacks one of {}, ranks (2 or more), collective, bytes and time_us", kind);
   }
-  call.nranks = static_cast<uint32_t>(ranks);
   auto bytes = read_numbers(json["bytes"], kBytesMax);
   if (bytes.has_error()) {
     return fail(PLEXUS_INVALID_USAGE, "bytes {}", bytes.error().text);
@@ -156,22 +163,44 @@ Result<MeasuredCall> read_measured_call(const Json& json) {
       call.bytes.front() < 1) {
     return fail(PLEXUS_INVALID_USAGE, "has bytes that do not ascend from 1 or more");
   }
-  PLEXUS_TRY(read_times(json["time_us"], call));
-  return call;
+  return read_times(json["time_us"], call);
 }
 
-Result<std::vector<MeasuredCall>> read_measured(const Json& json) {
+Result<void> read_call(const Json& json, MeasuredCall& call) {
+  PLEXUS_TRY(link, find_class(read_text(json, "link")));
+  call.link = link;
+  return read_common(json, "link", call);
+}
+
+Result<void> read_call(const Json& json, NcclTimes& call) {
+  PLEXUS_TRY(read_common(json, "nodes", call));
+  call.nnodes = read_count(json, "nodes");
+  if (call.nnodes == 0 || call.nnodes > call.nranks) {
+    return fail(PLEXUS_INVALID_USAGE, "has no nodes from 1 to its ranks");
+  }
+  for (const auto& [pair, times] : call.time_us) {
+    if (!is_pair(pair)) {
+      return fail(PLEXUS_INVALID_USAGE,
+                  "has times of {}, which is no algorithm of NCCL's and protocol as in ring/LL128",
+                  pair);
+    }
+  }
+  return ok();
+}
+
+template <class Call>
+Result<std::vector<Call>> read_calls(const Json& json, const char* name) {
   if (!json.is_array() || json.size() > kMeasuredMost) {
-    return fail(PLEXUS_INVALID_USAGE, "has a measured that is not a list of at most {}",
+    return fail(PLEXUS_INVALID_USAGE, "has a {} that is not a list of at most {}", name,
                 kMeasuredMost);
   }
-  std::vector<MeasuredCall> calls;
+  std::vector<Call> calls;
   for (const Json& row : json) {
-    auto call = read_measured_call(row);
-    if (call.has_error()) {
-      return fail(PLEXUS_INVALID_USAGE, "measured[{}] {}", calls.size(), call.error().text);
+    Call call;
+    if (const auto read = read_call(row, call); read.has_error()) {
+      return fail(PLEXUS_INVALID_USAGE, "{}[{}] {}", name, calls.size(), read.error().text);
     }
-    calls.push_back(std::move(call.value()));
+    calls.push_back(std::move(call));
   }
   return calls;
 }
@@ -186,12 +215,16 @@ Result<void> read_object(const Json& json, CalibrationFile& file) {
         return fail(PLEXUS_INVALID_USAGE, "host {}", read.error().text);
       }
     } else if (name == "measured") {
-      PLEXUS_TRY(measured, read_measured(part));
+      PLEXUS_TRY(measured, read_calls<MeasuredCall>(part, "measured"));
       file.measured = std::move(measured);
+    } else if (name == "nccl") {
+      PLEXUS_TRY(nccl, read_calls<NcclTimes>(part, "nccl"));
+      file.nccl = std::move(nccl);
     } else if (name != "about" &&
                name != "messages") {  // those are for people and for the simulator
       return fail(PLEXUS_INVALID_USAGE,
-                  "has the unknown key {}, expected one of links, host, measured, about", name);
+                  "has the unknown key {}, expected one of links, host, measured, nccl, about",
+                  name);
     }
   }
   return ok();
@@ -201,13 +234,14 @@ Result<void> read_object(const Json& json, CalibrationFile& file) {
 
 Result<CalibrationFile> parse_calibration(std::string_view text) {
   const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() ||
-      !(json.contains("links") || json.contains("host") || json.contains("measured"))) {
-    return fail(PLEXUS_INVALID_USAGE,
-                "cannot be read as JSON with \"links\", \"host\" or \"measured\": make it with "
-                "`plexus tune`");
+  if (!json.is_object() || !(json.contains("links") || json.contains("host") ||
+                             json.contains("measured") || json.contains("nccl"))) {
+    return fail(
+        PLEXUS_INVALID_USAGE,
+        "cannot be read as JSON with \"links\", \"host\", \"measured\" or \"nccl\": make it "
+        "with `plexus tune`");
   }
-  CalibrationFile file = {.model = kDefaultCalibration, .measured = {}};
+  CalibrationFile file = {.model = kDefaultCalibration, .measured = {}, .nccl = {}};
   PLEXUS_TRY(read_object(json, file));
   return file;
 }

@@ -18,7 +18,8 @@ bool is_of(const MeasuredCall& measured,
          call.collective == measured.collective;
 }
 
-/// Interpolates between the points (x, y), x ascending, on logarithmic scales; `at` is within them.
+}  // namespace
+
 double interpolate(const std::vector<double>& x, const std::vector<double>& y, double at) {
   const auto next =
       static_cast<size_t>(std::distance(x.begin(), std::lower_bound(x.begin(), x.end(), at)));
@@ -28,8 +29,6 @@ double interpolate(const std::vector<double>& x, const std::vector<double>& y, d
   const double share = std::log(at / x[next - 1]) / std::log(x[next] / x[next - 1]);
   return y[next - 1] * std::pow(y[next] / y[next - 1], share);
 }
-
-}  // namespace
 
 double predict_us(const Calibration& calibration,
                   const std::vector<MeasuredCall>& measured,

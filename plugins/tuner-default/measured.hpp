@@ -33,6 +33,9 @@ struct MeasuredCall {
   std::map<std::string, std::vector<double>, std::less<>> time_us;
 };
 
+/// Between the points (x, y), x ascending, on logarithmic scales; `at` is within them.
+double interpolate(const std::vector<double>& x, const std::vector<double>& y, double at);
+
 /// Like the model's predict_us(), which is used for what was not measured.
 double predict_us(const Calibration& calibration,
                   const std::vector<MeasuredCall>& measured,

@@ -12,7 +12,7 @@
 namespace plexus::tuner_default {
 
 plugin::Result<Model> Model::open(const plexus_tuner_comm_t& comm, const plugin::Log& log) {
-  CalibrationFile calibration = {.model = kDefaultCalibration, .measured = {}};
+  CalibrationFile calibration = {.model = kDefaultCalibration, .measured = {}, .nccl = {}};
   // NOLINTNEXTLINE(concurrency-mt-unsafe): settings are read at init only
   const char* const file = std::getenv("PLEXUS_TUNE_FILE");
   const bool is_named = file != nullptr && *file != '\0';

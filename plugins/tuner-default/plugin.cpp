@@ -3,8 +3,10 @@
 // plugins/support/tuner_table.hpp.
 #include <utility>
 
+#include "plugins/support/nccl_tuner_export.hpp"
 #include "plugins/support/tuner_table.hpp"
 #include "plugins/tuner-default/model.hpp"
+#include "plugins/tuner-default/nccl_times.hpp"
 
 struct plexus_tuner_context {
   static plexus::plugin::Result<plexus_tuner_context> open(const plexus_tuner_comm_t& comm,
@@ -25,3 +27,4 @@ struct plexus_tuner_context {
 };
 
 PLEXUS_TUNER_PLUGIN("tuner-default")
+PLEXUS_EXPORT_NCCL_TUNER(plexus::tuner_default::NcclTuner, "tuner-default")

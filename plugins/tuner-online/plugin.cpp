@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "plugins/support/nccl_tuner_export.hpp"
 #include "plugins/support/tuner_table.hpp"
 #include "plugins/tuner-default/model.hpp"
+#include "plugins/tuner-default/nccl_times.hpp"
 #include "plugins/tuner-online/policy.hpp"
 
 using plexus::plugin::Candidates;
@@ -113,3 +115,4 @@ Result<void> plexus_tuner_context::get_times(const plexus_tuner_call_t& call,
 }
 
 PLEXUS_TUNER_PLUGIN("tuner-online")
+PLEXUS_EXPORT_NCCL_TUNER(plexus::tuner_default::NcclTuner, "tuner-online")

@@ -22,6 +22,7 @@
 #include "core/os/host.hpp"
 #include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/candidate.hpp"
+#include "guest/file.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
 #include "tools/cli/host_rates.hpp"
@@ -29,6 +30,7 @@
 #include "tools/cli/tune/choices.hpp"
 #include "tools/cli/tune/fit.hpp"
 #include "tools/cli/tune/messages.hpp"
+#include "tools/cli/tune/nccl_tests.hpp"
 #include "tools/cli/tune/stage.hpp"
 
 namespace plexus {
@@ -45,6 +47,7 @@ struct TuneOptions {
   bool only_messages = false;
   std::vector<int> nranks;              // empty: default_nranks()
   std::vector<Collective> collectives;  // empty: all
+  std::vector<std::string> nccl_tests;  // "ring/LL128=FILE", instead of measuring
 };
 
 using tune::LinkClass;
@@ -315,6 +318,49 @@ Result<void> check_with_tuner(const fs::path& path) {
   return ok();
 }
 
+/// Writes it, and says how it is used.
+Result<int> finish(fs::path output, const std::string& text) {
+  PLEXUS_TRY(write_file(output, text));
+  output = fs::absolute(output);
+  PLEXUS_TRY(check_with_tuner(output));
+  fmt::print(
+      "written to {0}; to use it, on all ranks (the same file on all hosts):\n"
+      "  export PLEXUS_TUNE_FILE={0}\n",
+      output.string());
+  return kExitOk;
+}
+
+/// A calibration of logs that others measured with stock NCCL.
+Result<std::string> convert_logs(const std::vector<std::string>& logs) {
+  std::vector<tune::NcclTestsCall> calls;
+  for (const std::string& log : logs) {
+    const size_t end = log.find('=');
+    const std::string pair = log.substr(0, end);
+    const std::string file = end == std::string::npos ? "" : log.substr(end + 1);
+    if (file.empty()) {
+      return fail(
+          Code::kInvalidArgument,
+          "--nccl-tests: '{}' is not as in ring/LL128=FILE: algorithm and protocol, and the "
+          "log of nccl-tests that was made with them",
+          log);
+    }
+    const FileText read = read_regular_file(file);
+    if (!read.refusal.empty()) {
+      return fail(Code::kInvalidArgument, "--nccl-tests: {} cannot be read: {}", file,
+                  read.refusal);
+    }
+    auto merged = [&]() -> Result<void> {
+      PLEXUS_TRY(parsed, tune::parse_nccl_tests(read.text));
+      return tune::merge_log(calls, pair, parsed);
+    }();
+    if (merged.has_error()) {
+      return fail(Code::kInvalidArgument, "--nccl-tests: {} {}", file, merged.error().message());
+    }
+  }
+  return tune::format_nccl_times(
+      calls, fmt::format("plexus {} tune, of {} logs of nccl-tests", PLEXUS_VERSION, logs.size()));
+}
+
 Result<int> run_tune(const TuneOptions& options) {
   fs::path output = options.output;
   if (output.empty()) {
@@ -323,6 +369,11 @@ Result<int> run_tune(const TuneOptions& options) {
   }
   if (output != "-") {
     PLEXUS_TRY(make_folder(output));
+  }
+  if (!options.nccl_tests.empty()) {
+    PLEXUS_TRY(text, convert_logs(options.nccl_tests));
+    fmt::print("{}", text);
+    return output == "-" ? Result<int>(kExitOk) : finish(output, text);
   }
   if (options.only_rates || !options.only_messages) {
     PLEXUS_TRY(config, read_config());
@@ -349,18 +400,12 @@ Result<int> run_tune(const TuneOptions& options) {
   if (output == "-") {
     return kExitOk;
   }
-  PLEXUS_TRY(write_file(output, text));
   if (options.only_messages) {
+    PLEXUS_TRY(write_file(output, text));
     fmt::print("written to {0}; to use it: plexus sim --calibration {0}\n", output.string());
     return kExitOk;
   }
-  output = fs::absolute(output);
-  PLEXUS_TRY(check_with_tuner(output));
-  fmt::print(
-      "written to {0}; to use it, on all ranks (the same file on all hosts):\n"
-      "  export PLEXUS_TUNE_FILE={0}\n",
-      output.string());
-  return kExitOk;
+  return finish(output, text);
 }
 
 }  // namespace
@@ -412,6 +457,9 @@ Command add_tune_command(CLI::App& program) {
                 "only the rates of this host (PLEXUS_RATES_FILE), in some milliseconds");
   app->add_flag("--only-messages", options->only_messages,
                 "only what `plexus sim --calibration` needs");
+  app->add_option("--nccl-tests", options->nccl_tests,
+                  "nothing is measured: of logs of nccl-tests, each made with one NCCL_ALGO and "
+                  "NCCL_PROTO, as in ring/LL128=FILE; for tuner-default in stock NCCL");
   app->add_flag("--net", options->net, "also measure sockets, over loopback: the class net");
   return {app, [options] {
             auto code = run_tune(*options);
