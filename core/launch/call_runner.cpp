@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/transport/reach.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {
@@ -11,8 +12,7 @@ namespace plexus {
 bool CallRunner::spans_devices(const LaunchContext& context) {
   const PeerInfo& mine = context.infos[static_cast<size_t>(context.plans.rank)];
   return std::any_of(context.infos.begin(), context.infos.end(), [&](const PeerInfo& info) {
-    return info.process_id == mine.process_id && info.device != mine.device &&
-           reach_each_other(mine, info);
+    return share_process(info, mine) && info.device != mine.device && reach_each_other(mine, info);
   });
 }
 

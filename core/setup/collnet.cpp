@@ -7,6 +7,7 @@
 #include "core/base/log.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/setup/comm_setup.hpp"
+#include "core/transport/reach.hpp"
 
 namespace plexus {
 namespace {
@@ -116,10 +117,7 @@ std::string why_not(const CommSetup& setup, const CommTopology& topology) {
                          infos[rank].collnet_threshold);
     }
   }
-  const bool one_process = std::all_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return info.process_id == infos.front().process_id;
-  });
-  return one_process ? "all ranks are in one process" : "";
+  return are_in_one_process(infos) ? "all ranks are in one process" : "";
 }
 
 }  // namespace

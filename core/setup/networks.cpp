@@ -7,7 +7,7 @@
 #include "core/plugin/registry.hpp"
 #include "core/setup/gdr.hpp"
 #include "core/transport/net_message.hpp"
-#include "core/transport/transport_table.hpp"
+#include "core/transport/reach.hpp"
 
 namespace plexus {
 namespace {
@@ -26,8 +26,7 @@ bool needs_net(const CommSetup& setup) {
   const std::vector<PeerInfo>& infos = *setup.infos;
   const PeerInfo& mine = infos[static_cast<size_t>(setup.rank)];
   return std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return &info != &mine &&
-           choose_transport({.mine = mine, .peers = &info}) == TransportKind::kNet;
+    return &info != &mine && reach_of(mine, info) == PeerReach::kNetwork;
   });
 }
 
@@ -86,7 +85,7 @@ Result<void> agree_on_networks(const SetupContext& context,
                                CommSetup& setup,
                                const CommConfig& config,
                                const std::atomic<bool>* give_up) {
-  if (!may_need_net(*setup.infos)) {
+  if (count_pairs(*setup.infos).network == 0) {
     return ok();
   }
   PLEXUS_TRY(nets, open_networks(context, setup, config));
@@ -97,7 +96,7 @@ Result<void> agree_on_networks(const SetupContext& context,
 Result<void> agree_on_networks(const SetupContext& context,
                                std::span<CommSetup> setups,
                                const CommConfig& config) {
-  if (!may_need_net(*setups.front().infos)) {
+  if (count_pairs(*setups.front().infos).network == 0) {
     return ok();
   }
   std::vector<std::string> offers;

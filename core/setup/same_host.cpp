@@ -2,7 +2,6 @@
 #include "core/setup/same_host.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,7 +14,7 @@
 #include "core/setup/sharing.hpp"
 #include "core/setup/tuner_facts.hpp"
 #include "core/transport/fifo_memory.hpp"
-#include "core/transport/transport_table.hpp"
+#include "core/transport/reach.hpp"
 
 namespace plexus {
 namespace {
@@ -23,22 +22,7 @@ namespace {
 constexpr size_t kObstacleBytesMax = 1024;
 
 bool share_slots(const PeerInfo& a, const PeerInfo& b) {
-  return !a.on_cuda() && !b.on_cuda() &&
-         choose_transport({.mine = a, .peers = &b}) == TransportKind::kShm;
-}
-
-/// Whether a host may have ranks that share memory: of two processes, or of one that does not use
-/// addresses (NCCL_P2P_DISABLE).
-bool any_shares_memory(std::span<const PeerInfo> infos) {
-  std::map<uint64_t, const PeerInfo*> firsts;  // of a host
-  return std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    if (info.shm_disable != 0) {
-      return false;
-    }
-    const auto [at, is_first] = firsts.try_emplace(info.host_hash, &info);
-    return !is_first && (at->second->process_id != info.process_id || info.p2p_disable != 0 ||
-                         at->second->p2p_disable != 0);
-  });
+  return !a.on_cuda() && !b.on_cuda() && reach_of(a, b) == PeerReach::kSharedMemory;
 }
 
 /// Why this rank does not read the memory of its peers on this host; empty: it does.
@@ -169,7 +153,7 @@ void isolate(const std::vector<int>& isolated,
 Result<void> agree_on_same_host(const SetupContext& context,
                                 CommSetup& setup,
                                 const std::atomic<bool>* give_up) {
-  if (!any_shares_memory(*setup.infos)) {
+  if (count_pairs(*setup.infos).shared_memory == 0) {
     return ok();
   }
   PLEXUS_TRY(blobs, setup.exchange->all_gather(encode(context, setup), give_up));

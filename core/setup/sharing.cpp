@@ -14,7 +14,7 @@
 #include "core/base/bytes.hpp"
 #include "core/base/text.hpp"
 #include "core/os/memory_server.hpp"
-#include "core/transport/transport_table.hpp"
+#include "core/transport/reach.hpp"
 
 namespace plexus {
 namespace {
@@ -29,8 +29,7 @@ uint64_t user_namespace() {
 /// Of one process, too, where NCCL_P2P_DISABLE is set.
 bool shares_memory(int rank, size_t peer, std::span<const PeerInfo> infos) {
   return static_cast<size_t>(rank) != peer &&
-         choose_transport({.mine = infos[static_cast<size_t>(rank)], .peers = &infos[peer]}) ==
-             TransportKind::kShm;
+         reach_of(infos[static_cast<size_t>(rank)], infos[peer]) == PeerReach::kSharedMemory;
 }
 
 /// "": it can be mapped.

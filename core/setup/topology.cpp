@@ -2,7 +2,6 @@
 #include "core/setup/topology.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <set>
 
@@ -15,26 +14,12 @@
 #include "core/topo/machine_xml.hpp"
 #include "core/topo/settings.hpp"
 #include "core/topo/system.hpp"
+#include "core/transport/reach.hpp"
 #include "guest/assert.hpp"
 #include "guest/file.hpp"
 
 namespace plexus {
 namespace {
-
-/// Ranks with equal keys reach each other without the network (as choose_transport decides).
-using ReachKey = std::array<uint64_t, 3>;
-
-ReachKey reach_key(std::span<const PeerInfo> infos, size_t rank) {
-  enum Way : uint64_t { kSharedMemory, kOneProcess, kAlone };
-  const PeerInfo& info = infos[rank];
-  if (info.shm_disable == 0) {
-    return {info.host_hash, kSharedMemory, 0};
-  }
-  if (info.p2p_disable == 0) {
-    return {info.host_hash, kOneProcess, info.process_id};
-  }
-  return {info.host_hash, kAlone, rank};
-}
 
 Result<std::string> read_text(const std::string& file_name, const char* setting) {
   FileText file = read_regular_file(file_name);
@@ -274,18 +259,16 @@ Result<XmlElement> TopologyCache::describe(const DetectRequest& request) {
 
 HostGroups group_by_reach(std::span<const PeerInfo> infos) {
   HostGroups groups;
-  std::map<ReachKey, size_t> group_of;
-  for (size_t rank = 0; rank < infos.size(); ++rank) {
-    const auto [at, is_new] = group_of.try_emplace(reach_key(infos, rank), groups.size());
-    if (is_new) {
-      groups.emplace_back();
+  for (const std::vector<int>& ranks : group_ranks_by_reach(infos)) {
+    std::vector<HostRank>& group = groups.emplace_back();
+    for (const int rank : ranks) {
+      const PeerInfo& info = infos[static_cast<size_t>(rank)];
+      group.push_back({.rank = rank,
+                       .numa = info.numa,
+                       .bus_id = info.on_cuda() ? info.bus_id : "",
+                       .device = info.device,
+                       .sm = info.device_sm});
     }
-    const PeerInfo& info = infos[rank];
-    groups[at->second].push_back({.rank = static_cast<int>(rank),
-                                  .numa = info.numa,
-                                  .bus_id = info.on_cuda() ? info.bus_id : "",
-                                  .device = info.device,
-                                  .sm = info.device_sm});
   }
   return groups;
 }
@@ -351,10 +334,7 @@ Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> chann
 
 Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInput& input) {
   const auto& infos = input.infos;
-  const bool one_process = std::all_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return info.process_id == infos.front().process_id;
-  });
-  if (one_process) {
+  if (are_in_one_process(infos)) {
     return input.cache->of_groups.find_or_make(input.group,
                                                [&] { return compute_in_one_process(input); });
   }

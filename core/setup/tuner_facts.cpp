@@ -6,7 +6,7 @@
 #include <map>
 
 #include "core/schedule/candidate.hpp"
-#include "core/transport/net_set.hpp"
+#include "core/transport/reach.hpp"
 #include "core/transport/xdc_routes.hpp"
 
 namespace plexus {
@@ -85,27 +85,11 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       uint64_t group,
                                       uint32_t slot_bytes) {
   std::map<uint64_t, uint32_t> hosts;
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> processes;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> core_sets;  // one set per bound rank
-  bool shares_host = true;
-  bool shares_process = true;
   for (const PeerInfo& info : infos) {
     ++hosts[info.host_hash];
-    ++processes[{info.host_hash, info.process_id}];
     core_sets[{info.host_hash, info.core_set}] = std::max(info.cores, 1U);
-    shares_host = shares_host && info.shm_disable == 0;
-    shares_process = shares_process && info.p2p_disable == 0;
   }
-  const auto pairs = [](const auto& groups) {
-    uint64_t count = 0;
-    for (const auto& [key, members] : groups) {
-      count += uint64_t{members} * (members - 1) / 2;
-    }
-    return count;
-  };
-  const uint64_t all = uint64_t{infos.size()} * (infos.size() - 1) / 2;
-  const uint64_t in_process = shares_process ? pairs(processes) : 0;
-  const uint64_t on_host = shares_host ? pairs(hosts) - in_process : 0;
   plexus_tuner_comm_t comm{};
   comm.struct_size = sizeof(comm);
   comm.nranks = static_cast<uint32_t>(infos.size());
@@ -124,8 +108,9 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   }
   comm.comm_id = group;
   comm.slot_bytes = slot_bytes;
-  comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
-  comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
+  const ReachCounts pairs = count_pairs(infos);
+  comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(pairs.process);
+  comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(pairs.device + pairs.shared_memory);
   describe_xdc_links(topology, {}, comm);
   comm.cuda = describe_cuda(infos, topology);
   if (comm.cuda.sm > 0) {
@@ -134,7 +119,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
     comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = mbit_per_s;
   }
   comm.links[PLEXUS_LINK_NET].count =
-      static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_XDC].count;
+      static_cast<uint32_t>(pairs.network) - comm.links[PLEXUS_LINK_XDC].count;
   return comm;
 }
 
@@ -150,7 +135,7 @@ uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
   if (told > 0) {
     return told;
   }
-  if (may_need_net(infos)) {
+  if (count_pairs(infos).network > 0) {
     return kSlotBytesOfNetwork;
   }
   // Slots take memory of a device for every pair of its ranks.

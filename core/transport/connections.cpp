@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/transport/direct.hpp"
+#include "core/transport/reach.hpp"
 #include "core/transport/xdc_routes.hpp"
 #include "guest/assert.hpp"
 
@@ -22,7 +23,7 @@ ConnectionSet::ConnectionSet(TransportContext context) : context_(std::move(cont
 ConnectionSet::~ConnectionSet() {
   const auto& infos = *context_.infos;
   const auto here = std::count_if(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return info.host_hash == mine().host_hash && info.process_id == mine().process_id;
+    return share_process(info, mine());
   });
   context_.rendezvous->leave(context_.group, context_.rank, static_cast<int>(here));
 }

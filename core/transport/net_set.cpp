@@ -22,13 +22,6 @@ const NetOffer* find_net(const NetOffers& offers, std::string_view name) {
 
 }  // namespace
 
-bool may_need_net(std::span<const PeerInfo> infos) {
-  return std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return info.host_hash != infos.front().host_hash || info.p2p_disable != 0 ||
-           info.shm_disable != 0 || info.pid_namespace != infos.front().pid_namespace;
-  });
-}
-
 GpuSlots NetSet::gpu_slots_of(size_t net, uint32_t device) const {
   const bool is_known = net < gpu_slots_.size() && device < gpu_slots_[net].size();
   return is_known ? gpu_slots_[net][device] : GpuSlots{};

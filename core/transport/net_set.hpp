@@ -86,8 +86,4 @@ class NetSet {
   FabricPaths paths_;
 };
 
-/// True when some pair of ranks may need a network. The same answer on all ranks; it may be true
-/// where no pair does. Pure.
-[[nodiscard]] bool may_need_net(std::span<const PeerInfo> infos);
-
 }  // namespace plexus

@@ -8,31 +8,16 @@
 #include "core/transport/direct.hpp"
 #include "core/transport/net.hpp"
 #include "core/transport/p2p.hpp"
+#include "core/transport/reach.hpp"
 #include "core/transport/shm.hpp"
 #include "core/transport/xdc.hpp"
 
 namespace plexus {
 namespace {
 
-bool share_host(const RankPair& pair) {
-  return pair.peers != nullptr && pair.mine.host_hash == pair.peers->host_hash;
-}
-bool share_process(const RankPair& pair) {
-  return share_host(pair) && pair.mine.process_id == pair.peers->process_id;
-}
-
-// Where the devices of the two ranks reach each other, their Fifos lie on a device.
-bool is_direct(const RankPair& pair) {
-  return share_process(pair) && pair.mine.p2p_disable == 0 && pair.peers->p2p_disable == 0;
-}
-// CUDA IPC needs one pid namespace.
-bool is_p2p(const RankPair& pair) {
-  return share_host(pair) && pair.mine.pid_namespace == pair.peers->pid_namespace &&
-         !share_process(pair) && reach_each_other(pair.mine, *pair.peers);
-}
-// If they turn out not to share memory in init, shm_disable is set for one of them.
-bool is_shm(const RankPair& pair) {
-  return share_host(pair) && pair.mine.shm_disable == 0 && pair.peers->shm_disable == 0;
+template <PeerReach reach>
+bool has(const RankPair& pair) {
+  return pair.peers != nullptr && reach_of(pair.mine, *pair.peers) == reach;
 }
 bool is_xdc(const RankPair& pair) { return pair.peers != nullptr && pair.crosses_datacenters; }
 bool is_net(const RankPair& pair) { return pair.peers != nullptr; }
@@ -40,10 +25,11 @@ bool is_collnet(const RankPair& pair) { return pair.peers == nullptr; }
 
 // The first that connects a pair of ranks serves it.
 constexpr TransportRow kTransports[] = {
-    {TransportKind::kDirect, "direct", is_direct, make_direct_send, make_direct_recv,
+    {TransportKind::kDirect, "direct", has<PeerReach::kProcess>, make_direct_send, make_direct_recv,
      make_direct_on_device},
-    {TransportKind::kP2p, "p2p", is_p2p, nullptr, nullptr, make_p2p_on_device},
-    {TransportKind::kShm, "shm", is_shm, make_shm_send, make_shm_recv, make_shm_on_device},
+    {TransportKind::kP2p, "p2p", has<PeerReach::kDevice>, nullptr, nullptr, make_p2p_on_device},
+    {TransportKind::kShm, "shm", has<PeerReach::kSharedMemory>, make_shm_send, make_shm_recv,
+     make_shm_on_device},
     {TransportKind::kXdc, "xdc", is_xdc, make_xdc_send, make_xdc_recv, make_xdc_on_device},
     {TransportKind::kNet, "net", is_net, make_net_send, make_net_recv, make_net_on_device},
     {TransportKind::kCollnet, "collnet", is_collnet, make_collnet_send, make_collnet_recv,

@@ -82,16 +82,6 @@ TEST(NetSet, OnlyTheFirstRankOfANetworkTellsItsPaths) {
       sets[0].learn_paths(Gathered(std::vector<std::string>(2, none.encode()))).has_value());
 }
 
-TEST(MayNeedNet, IsSoUnlessAllRanksReachEachOtherInMemory) {
-  std::vector<PeerInfo> infos(3);
-  EXPECT_FALSE(may_need_net(infos));
-  infos[2].host_hash = 5;
-  EXPECT_TRUE(may_need_net(infos));
-  infos[2] = infos[0];
-  infos[1].shm_disable = 1;
-  EXPECT_TRUE(may_need_net(infos));
-}
-
 std::shared_ptr<const NetPlugin> socket() {
   return test::load_plugin(test::built_file("PLEXUS_TEST_LIB_DIR", "libplexus-net-socket.so"));
 }
