@@ -23,8 +23,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kFresh = seconds(3);  // the engine confirms a stall more often
-constexpr auto kInPluginAfter = seconds(1);
 constexpr uint32_t kDoublingsMax = 10;
 constexpr size_t kCauseBytesMax = 128;  // from other ranks, as are the causes of one stall
 constexpr size_t kCausesMax = 16;
@@ -34,9 +32,14 @@ uint64_t random_id() {
   return uint64_t{device()} << 32 | device();
 }
 
-uint32_t seconds_since(Clock::time_point then, Clock::time_point now) {
-  return static_cast<uint32_t>(
-      std::max(std::chrono::duration_cast<seconds>(now - then), seconds(0)).count());
+/// Lower ranks inquire earlier and so spare the others: the later, the lower in the tree of 16.
+/// After the first probes, from which ranks know that a call of theirs is awaited.
+milliseconds delay_of(int rank) {
+  milliseconds delay = kProbeEvery;
+  for (int above = rank; above > 0; above = (above - 1) / 16) {
+    delay += seconds(1);
+  }
+  return delay + milliseconds(50) * (rank % 16);
 }
 
 void append_line(const std::string& path, const std::string& line) {
@@ -47,15 +50,15 @@ void append_line(const std::string& path, const std::string& line) {
 
 }  // namespace
 
-std::unique_ptr<Inquiries> StallWatch::make_inquiries(const Key& key, const Member& member) {
+std::unique_ptr<Inquiries> StallWatch::make_inquiries(const Key& key, const StallMember& member) {
   return std::make_unique<Inquiries>(
       key.second, member.nranks,
       Inquiries::Surroundings{
           .send =
               [this, key](int rank, const InquiryMessage& message) {
-                outgoing_.push_back({.from = key, .peer = rank, .payload = encode(message)});
+                out_.messages.push_back({.from = key, .peer = rank, .payload = encode(message)});
               },
-          .look = [this, key] { return status_of(key, entries_.at(key), Clock::now()); },
+          .look = [this, key] { return find_status(entries_, key, Clock::now()); },
           .conclude = [this, key](
                           uint64_t inquiry,
                           const StatusSummary& summary) { note_finding(key, inquiry, summary); },
@@ -63,7 +66,7 @@ std::unique_ptr<Inquiries> StallWatch::make_inquiries(const Key& key, const Memb
 }
 
 /// False: the arrival is of no inquiry, or others have to look at it as well.
-bool StallWatch::handle_inquiry(const Arrival& arrival, Entry& entry, TimePoint now) {
+bool StallWatch::handle_inquiry(const StallArrival& arrival, Entry& entry, TimePoint now) {
   if (arrival.left) {
     entry.inquiries->skip(arrival.from, now);
     return false;
@@ -76,21 +79,11 @@ bool StallWatch::handle_inquiry(const Arrival& arrival, Entry& entry, TimePoint 
   return true;
 }
 
-/// Lower ranks inquire earlier and so spare the others: the later, the lower in the tree of 16.
-/// After the first probes, from which ranks know that a call of theirs is awaited.
-milliseconds StallWatch::delay_of(int rank) {
-  milliseconds delay = kProbeEvery;
-  for (int above = rank; above > 0; above = (above - 1) / 16) {
-    delay += seconds(1);
-  }
-  return delay + milliseconds(50) * (rank % 16);
-}
-
 /// Begins an inquiry when the member has waited for long enough: after the patience, then after
 /// twice the time each.
 void StallWatch::look_into(Entry& entry, TimePoint now) {
   entry.inquiries->tick(now);
-  const Member& member = entry.member;
+  const StallMember& member = entry.member;
   if (!entry.stall.has_value() || member.patience == seconds(0)) {
     return;
   }
@@ -109,7 +102,7 @@ void StallWatch::note_finding(const Key& key, uint64_t inquiry, const StatusSumm
   if (entry.stall.has_value() || is_asked) {
     findings_.push_back({.member = key,
                          .inquiry = inquiry,
-                         .status = status_of(key, entry, Clock::now()),
+                         .status = find_status(entries_, key, Clock::now()),
                          .summary = summary,
                          .is_asked = is_asked});
   }
@@ -141,7 +134,7 @@ void StallWatch::tell_findings(const std::vector<Finding>& findings) {
     if (pinned.entry == nullptr) {
       continue;
     }
-    const Member& member = pinned.entry->member;
+    const StallMember& member = pinned.entry->member;
     const StallAsker asker{
         .group = member.group,
         .nranks = member.nranks,
@@ -175,7 +168,7 @@ std::string StallWatch::report() {
   for (const auto& [key, entry] : entries_) {
     StallReport made{.group = key.first,
                      .nranks = entry.member.nranks,
-                     .status = status_of(key, entry, now),
+                     .status = find_status(entries_, key, now),
                      .calls = entry.member.calls->calls(),
                      .recent = entry.member.calls->list_recent(),
                      .waits = {},
@@ -202,7 +195,7 @@ std::string StallWatch::inquire() {
   lock.unlock();
   start_thread();
   lock.lock();
-  answered_.wait_for(lock, Inquiries::kTime + kFresh, [&] {
+  answered_.wait_for(lock, Inquiries::kTime + kStallFresh, [&] {
     return std::all_of(asked.begin(), asked.end(),
                        [&](uint64_t inquiry) { return !asked_[inquiry].empty(); });
   });
@@ -213,91 +206,6 @@ std::string StallWatch::inquire() {
     all += made.empty() ? "" : (all.size() > 1 ? "," : "") + made;
   }
   return all + "]";
-}
-
-/// `waiting` waits for a message of a call that this rank has made. It is lost, or stuck in the
-/// network, if this rank has sent it: when it is done with the call, or has counted more messages
-/// than have come.
-void StallWatch::note_lost(Entry& entry, const StallHop& waiting, TimePoint now) {
-  if (waiting.connection == 0) {
-    return;
-  }
-  bool has_sent = !(entry.member.is_busy && entry.member.is_busy());
-  if (entry.stall.has_value()) {
-    const int index = waiting.connection - 1;
-    has_sent = std::any_of(
-        entry.stall->standstill.sent.begin(), entry.stall->standstill.sent.end(),
-        [&](const Sent& sent) {
-          return sent.peer == waiting.rank && sent.index == index &&
-                 static_cast<int32_t>(static_cast<uint32_t>(sent.messages) - waiting.received) > 0;
-        });
-  }
-  if (!has_sent) {
-    return;
-  }
-  if (entry.lost.peer != waiting.rank || now - entry.lost.seen > kFresh) {
-    entry.lost = {.peer = waiting.rank, .since = now, .seen = now};
-  }
-  entry.lost.seen = now;
-}
-
-/// Requires mutex_.
-RankStatus StallWatch::status_of(const Key& key, const Entry& entry, TimePoint now) {
-  const Member& member = entry.member;
-  RankStatus status{.rank = member.rank, .collectives = member.calls->collectives()};
-  if (const auto recent = member.calls->list_recent(1); !recent.empty()) {
-    status.has_call = true;
-    status.call = recent.back();
-  }
-  if (entry.lost.peer >= 0 && now - entry.lost.seen < kFresh &&
-      entry.lost.seen - entry.lost.since >= kProbeEvery / 2) {
-    status.lost_to = entry.lost.peer;
-  }
-  const bool is_busy = member.is_busy && member.is_busy();
-  const bool is_confirmed =
-      entry.stall.has_value() && (entry.stall->is_split || now - entry.stall->checked < kFresh);
-  if (is_confirmed && (entry.stall->is_split || !entry.stall->standstill.waits.empty())) {
-    const Stall& stall = *entry.stall;
-    status.seconds = seconds_since(stall.since, now);
-    if (stall.is_split) {
-      status.activity = RankActivity::kSplitting;
-      return status;
-    }
-    const Wait& wait = stall.standstill.waits.front();
-    status.activity = RankActivity::kWaiting;
-    status.has_call = true;
-    status.call = wait.call;
-    status.peer = wait.peer < member.nranks ? wait.peer : -1;
-    status.where = wait.where;
-    status.held_up = stall.standstill.held_up;
-    return status;
-  }
-  const auto thread = member.thread->find();
-  const auto inside = CallWatcher::of_process().find_longest(thread);
-  if (inside.has_value() && inside->time >= kInPluginAfter) {
-    status.activity = RankActivity::kInPlugin;
-    status.seconds =
-        static_cast<uint32_t>(std::chrono::duration_cast<seconds>(inside->time).count());
-    status.where = fmt::format("{} of plugin {}", inside->entry, inside->plugin);
-    return status;
-  }
-  status.is_awaited = now - entry.awaited < kFresh;
-  if (is_busy) {
-    status.activity = RankActivity::kRunning;
-    return status;
-  }
-  status.activity = RankActivity::kOutside;
-  Key other;
-  const Entry* const blocked = thread.has_value() ? find_stalled_by(*thread, other) : nullptr;
-  if (blocked != nullptr && other != key) {
-    status.activity = RankActivity::kElsewhere;
-    status.where = fmt::format("{} of comm {:#x}",
-                               blocked->stall->is_split || blocked->stall->standstill.waits.empty()
-                                   ? std::string("ncclCommSplit")
-                                   : describe_call(blocked->stall->standstill.waits.front().call),
-                               other.first);
-  }
-  return status;
 }
 
 }  // namespace plexus
