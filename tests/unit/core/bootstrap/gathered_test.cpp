@@ -72,8 +72,10 @@ TEST(Gathered, RefusesDamage) {
     EXPECT_TRUE(Gathered::decode(down.substr(0, size)).has_error()) << size;
   }
   std::string wrong = down;
-  wrong.back() = 9;  // a blob that is not there
-  EXPECT_TRUE(Gathered::decode(wrong).has_error());
+  for (const char blob : {'\4', '\x9'}) {  // which are not there
+    wrong.back() = blob;
+    EXPECT_TRUE(Gathered::decode(wrong).has_error()) << int{blob};
+  }
 }
 
 TEST(Gathered, IsMadeOfAList) {

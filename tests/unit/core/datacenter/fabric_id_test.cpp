@@ -32,6 +32,17 @@ TEST(HcaList, ThirdFieldIsWhatTheSyntaxSays) {
   EXPECT_EQ(rails.find("mlx5_10", 1)->fabric_id, std::nullopt);
 }
 
+TEST(HcaList, SignsBeforeItSayWhatTheNamesMean) {
+  const HcaList excluded = parse_hca_list("^=mlx5_0", HcaSyntax::kRailAndPlane).value();
+  EXPECT_TRUE(excluded.excludes);
+  EXPECT_TRUE(excluded.exact);
+  EXPECT_NE(excluded.find("mlx5_0", 1), nullptr);
+  EXPECT_EQ(excluded.find("mlx5_01", 1), nullptr);
+  const HcaList all = parse_hca_list("^", HcaSyntax::kRailAndPlane).value();
+  EXPECT_TRUE(all.excludes);
+  EXPECT_TRUE(all.entries.empty());
+}
+
 TEST(HcaList, RefusesWhatItCannotMean) {
   const auto error = [](std::string_view text, HcaSyntax syntax) {
     return std::string(parse_hca_list(text, syntax).error().message());
@@ -39,6 +50,7 @@ TEST(HcaList, RefusesWhatItCannotMean) {
   EXPECT_THAT(error("a:1:2:3", HcaSyntax::kFabricId), HasSubstr("name[:port[:fabricId]]"));
   EXPECT_THAT(error("a:1:281474976710657", HcaSyntax::kFabricId),
               HasSubstr("the fabricId must be in"));
+  EXPECT_TRUE(parse_hca_list("a:1:281474976710656", HcaSyntax::kFabricId).has_value());
   EXPECT_THAT(error("a:1:x", HcaSyntax::kFabricId), HasSubstr("'a:1:x'"));
   EXPECT_THAT(error("^a:1:5", HcaSyntax::kFabricId), HasSubstr("cannot give ids"));
   EXPECT_THAT(error("a,,b", HcaSyntax::kRailAndPlane), HasSubstr("an entry must be"));

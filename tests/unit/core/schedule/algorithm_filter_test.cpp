@@ -22,6 +22,20 @@ TEST(AlgorithmFilter, NamesWhatItListsAndNotWhatItExcludes) {
   EXPECT_FALSE(filter_of("broadcast:ring").names(ring()));
 }
 
+TEST(AlgorithmFilter, AListForAllCollectivesSparesTheOnlyAlgorithmOfSome) {
+  const Algorithm& pairwise = *find_algorithm("pairwise_all_to_all");
+  EXPECT_TRUE(filter_of("ring").allows(pairwise));
+  EXPECT_FALSE(filter_of("alltoall:bruck").allows(pairwise)) << "a list for its own collective";
+  EXPECT_FALSE(filter_of("^pairwise").allows(pairwise)) << "excluded by name";
+}
+
+TEST(AlgorithmFilter, RefusesWordsThatNeitherThisLibraryNorNcclKnows) {
+  EXPECT_FALSE(AlgorithmFilter::parse("rang", "").has_value());
+  EXPECT_TRUE(AlgorithmFilter::parse("ring,nvls", "").has_value()) << "NCCL's";
+  EXPECT_FALSE(AlgorithmFilter::parse("", "nvls").has_value()) << "no protocol";
+  EXPECT_FALSE(AlgorithmFilter::parse("allreduc:ring", "").has_value());
+}
+
 TEST(AlgorithmFilter, AllowsAllButWhatItExcludes) {
   EXPECT_TRUE(filter_of("^tree").allows(ring()));
   EXPECT_FALSE(filter_of("^ring").allows(ring()));

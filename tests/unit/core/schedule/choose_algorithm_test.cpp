@@ -82,6 +82,71 @@ TEST(ChooseAlgorithm, WithoutLinksBetweenAllDatacentersRingsAndTheTreeAllReduceR
   }
 }
 
+/// Why `file`, which stands in a program file, is not a candidate; "": it is.
+std::string why_not(const Algorithm& file, const ChoiceInput& asked) {
+  ChoiceInput input = asked;
+  input.recorded = std::span(&file, 1);
+  for (const Candidate& candidate : list_candidates(input, AlgorithmFilter())) {
+    if (candidate.choice.algorithm == &file && candidate.choice.protocol == Protocol::kSimple) {
+      return candidate.reason;
+    }
+  }
+  return "not listed";
+}
+
+TEST(ChooseAlgorithm, TakesAFileForItsRootSizesAndRanksOnly) {
+  RecordedAlgorithm recorded;
+  recorded.root = 2;
+  recorded.bytes_min = 64;
+  recorded.bytes_max = 4096;
+  recorded.cost.chunks = 4;
+  Algorithm file;
+  file.name = file.family = "file";
+  file.collective = Collective::kBroadcast;
+  file.nranks_max = 4;
+  file.recorded = &recorded;
+  ChoiceInput input = input_of(Collective::kBroadcast, 64);
+  input.root = 2;
+  EXPECT_EQ(why_not(file, input), "");
+  input.root = 1;
+  EXPECT_EQ(why_not(file, input), "its file is for root 2");
+  input.root = 2;
+  for (const uint64_t size_bytes : {60U, 4100U}) {
+    input.size_bytes = size_bytes;
+    EXPECT_EQ(why_not(file, input), "its file is for 64 to 4096 bytes") << size_bytes;
+  }
+  input.size_bytes = 4096;
+  EXPECT_EQ(why_not(file, input), "");
+  input.size_bytes = 68;
+  EXPECT_EQ(why_not(file, input), "its 4 chunks do not divide the elements");
+  input.size_bytes = 64;
+  input.nranks = 5;
+  EXPECT_EQ(why_not(file, input), "at most 4 ranks");
+}
+
+TEST(ChooseAlgorithm, DeterministicCallsTakeOnlyReductionsInRankOrder) {
+  const auto list = [](Collective collective, bool deterministic) {
+    ChoiceInput input = input_of(collective, 1 << 20);
+    input.deterministic = deterministic;
+    std::set<std::string> possible;
+    for (const Candidate& candidate : list_candidates(input, AlgorithmFilter())) {
+      if (candidate.possible) {
+        possible.insert(candidate.choice.algorithm->name);
+      }
+    }
+    return possible;
+  };
+  std::set<std::string> in_rank_order;
+  for (const std::string& name : list(Collective::kAllReduce, false)) {
+    if (find_algorithm(name)->in_rank_order) {
+      in_rank_order.insert(name);
+    }
+  }
+  EXPECT_FALSE(in_rank_order.empty());
+  EXPECT_EQ(list(Collective::kAllReduce, true), in_rank_order);
+  EXPECT_EQ(list(Collective::kAllGather, true), list(Collective::kAllGather, false));
+}
+
 TEST(ChooseAlgorithm, HasAnAlgorithmForEveryCollective) {
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);

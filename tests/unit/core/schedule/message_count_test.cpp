@@ -37,5 +37,23 @@ TEST(MessageCount, OfAnyBytesIsOne) {
   EXPECT_FALSE(moves_data(send.work, send.step));
 }
 
+TEST(MessageCount, OfAllLoopsIsThatOfFullOnesAndOfTheLast) {
+  const Send send(2500);
+  Program program;
+  program.peers = {1};
+  program.lanes = {{.steps = {send.step}, .connection = 0}};
+  WorkQueue::Item item;
+  item.work.program = &program;
+  item.work.geometry = send.work.geometry;
+  item.work.geometry.loops = 3;
+  item.work.geometry.last_chunk_count = 500;
+  item.work.slot_bytes = 400;
+  const ConnectionKey key{.peer = 1, .sends = true, .index = 0};
+  EXPECT_EQ(count_messages(item, key), 3U + 3U + 2U) << "1000 bytes are 3 slices of 400, 500 are 2";
+  EXPECT_EQ(count_messages(item, {.peer = 1, .sends = false, .index = 0}), 0U);
+  item.work.geometry.loops = 0;
+  EXPECT_EQ(count_messages(item, key), 0U);
+}
+
 }  // namespace
 }  // namespace plexus

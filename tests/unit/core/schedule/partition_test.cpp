@@ -191,6 +191,22 @@ TEST(MessageChannels, BeginAtTheSameBytesForAllTypes) {
   }
 }
 
+TEST(Partition, ChunksThatDivideABufferLieSideBySideInBoth) {
+  PartitionInput input = input_of(Collective::kAllReduce, 4096, 4, 1, 8);
+  input.divides_buffer = true;
+  const Geometry divided = compute_partition(input);
+  EXPECT_TRUE(divided.blocked);
+  EXPECT_EQ(divided.part_count, 512U);
+  EXPECT_EQ(divided.input_stride, 512U);
+  EXPECT_EQ(divided.output_stride, 512U);
+  input.collective = Collective::kAllGather;
+  input.divides_buffer = false;
+  input.count = 4096;
+  const Geometry blocks = compute_partition(input);
+  EXPECT_EQ(blocks.input_stride, 0U) << "one block";
+  EXPECT_EQ(blocks.output_stride, 4096U);
+}
+
 TEST(Partition, AChainOfManyRanksPassesOnSmallerChunks) {
   PartitionInput input = input_of(Collective::kBroadcast, 256 * 1024, 1, 1, 1);
   input.nranks = 2;  // nobody passes on anything

@@ -178,6 +178,42 @@ TEST(Inquiries, AnswersStaySmallWhateverRanksDo) {
   EXPECT_LT(ranks.most_bytes, 32U * 1024);
 }
 
+TEST(StatusSummary, SurvivesItsEncoding) {
+  StatusSummary summary;
+  summary.add({.rank = 0, .peer = 3, .lost_to = 3, .where = "x"});
+  summary.others = 4;
+  const auto decoded = decode_summary(encode(summary), 4);
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->others, 4U);
+  ASSERT_NE(decoded->find(0), nullptr);
+  EXPECT_EQ(decoded->find(0)->peer, 3);
+  EXPECT_EQ(decoded->find(0)->lost_to, 3);
+}
+
+TEST(StatusSummary, WithRanksThatThereAreNotIsRefused) {
+  const auto is_taken = [](const RankStatus& status) {
+    StatusSummary summary;
+    summary.add(status);
+    return decode_summary(encode(summary), 4).has_value();
+  };
+  EXPECT_TRUE(is_taken({.rank = 3, .peer = -1, .lost_to = -1}));
+  EXPECT_FALSE(is_taken({.rank = 4}));
+  EXPECT_FALSE(is_taken({.rank = -1}));
+  EXPECT_FALSE(is_taken({.rank = 0, .peer = 4}));
+  EXPECT_FALSE(is_taken({.rank = 0, .peer = -2}));
+  EXPECT_FALSE(is_taken({.rank = 0, .lost_to = 4}));
+  EXPECT_FALSE(is_taken({.rank = 0, .lost_to = -2}));
+}
+
+TEST(StatusSummary, KeepsRanksApartThatLoseMessages) {
+  StatusSummary summary;
+  summary.add({.rank = 0});
+  summary.add({.rank = 1});
+  summary.add({.rank = 2, .lost_to = 0});
+  ASSERT_EQ(summary.classes.size(), 2U);
+  EXPECT_EQ(summary.classes[0].count + summary.classes[1].count, 3U);
+}
+
 TEST(InquiryMessage, BytesThatAreNoneAreRefused) {
   StatusSummary summary;
   summary.add({.rank = 3, .peer = 1, .where = "x"});

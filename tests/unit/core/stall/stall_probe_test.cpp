@@ -115,6 +115,25 @@ TEST(CompareCalls, FindsMessagesWithoutTheirCounterpart) {
   EXPECT_EQ(compare_calls({{0, {}}, {1, right}}), "") << "of a rank that is not among them";
 }
 
+TEST(CountAnswers, OfASendAreTheReceivesAndOfAReceiveTheSends) {
+  LeaveRecord record{.collectives = 9, .last = {}, .messages = {}};
+  record.messages = {{.peer = 2, .sends = 5, .recvs = 7}, {.peer = 3, .sends = 1, .recvs = 1}};
+  EXPECT_EQ(count_answers(record, call_of(Collective::kSend, 0), 2), 7U);
+  EXPECT_EQ(count_answers(record, call_of(Collective::kRecv, 0), 2), 5U);
+  EXPECT_EQ(count_answers(record, call_of(Collective::kRecv, 0), 1), 0U) << "none with rank 1";
+  EXPECT_EQ(count_answers(record, call_of(Collective::kAllReduce, 0), 2), 9U);
+}
+
+TEST(DescribeLeft, SaysWhetherAProcessHasEndedOrACommunicatorWasDestroyed) {
+  const CallRecord call = call_of(Collective::kAllReduce, 3);
+  const auto ended = describe_left(0, call, 2, Departure::kProcessEnded);
+  EXPECT_EQ(ended.code(), Code::kRemoteError);
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("rank 2, whose process has ended"));
+  const auto destroyed = describe_left(0, call, 2, Departure::kDestroyed);
+  EXPECT_EQ(destroyed.code(), Code::kInvalidUsage);
+  EXPECT_THAT(std::string(destroyed.message()), HasSubstr("rank 2, which has destroyed"));
+}
+
 TEST(DependsOn, OnlyWhatNoAlgorithmCanDoWithout) {
   EXPECT_TRUE(depends_on(call_of(Collective::kAllReduce, 0), 1, 2));
   EXPECT_TRUE(depends_on(call_of(Collective::kBroadcast, 0, 2), 1, 2));

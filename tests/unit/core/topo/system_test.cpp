@@ -267,6 +267,29 @@ TEST(Decisions, GdrFollowsDistanceCapabilityAndOverride) {
             PathType::kPhb);
 }
 
+TEST(Decisions, GpusFromAmpereOnAreReadByNicsUnlessThatIsSwitchedOff) {
+  for (const char* const sm : {"80", "90"}) {
+    const System pair = make(cpu(0, bridge(gpu(0, "", sm) + gpu(1, "", sm) + nic(0))), {}, true);
+    EXPECT_EQ(gdr_use(pair, {}, 0, 0, true), GdrUse::kOn) << sm;
+    TopoOptions write_only;
+    write_only.net_gdr_read = false;
+    EXPECT_EQ(gdr_use(pair, write_only, 0, 0, true), GdrUse::kOff) << sm;
+    EXPECT_EQ(gdr_use(pair, write_only, 0, 0, false), GdrUse::kOn) << sm;
+  }
+}
+
+TEST(Decisions, ReceiversReadOverNvlinkBetweenGpusOfCapability80) {
+  constexpr const char* kNvlink =
+      "<nvlink target=\"fffffff:ff:ff.0\" count=\"12\" tclass=\"0x068000\"/>";
+  const auto pair = [&](const char* links, const char* first, const char* second) {
+    return make(cpu(0, gpu(0, links, first) + gpu(1, links, second)));
+  };
+  EXPECT_TRUE(p2p_reads(pair(kNvlink, "80", "80"), 0, 1));
+  EXPECT_FALSE(p2p_reads(pair(kNvlink, "80", "90"), 0, 1));
+  EXPECT_FALSE(p2p_reads(pair(kNvlink, "90", "80"), 0, 1));
+  EXPECT_FALSE(p2p_reads(pair("", "80", "80"), 0, 1)) << "over PCI";
+}
+
 TEST(Decisions, OldGpusAreReadByNicsOnlyWithNvlinkOrAlone) {
   const System pair = make(cpu(0, bridge(gpu(0, "", "70") + gpu(1, "", "70") + nic(0))), {}, true);
   EXPECT_EQ(gdr_use(pair, {}, 0, 0, true), GdrUse::kOff);
