@@ -49,7 +49,8 @@ struct Sent {
 struct Standstill {
   std::vector<Wait> waits;
   std::vector<Sent> sent;
-  std::string held_up;  // by a network's plugin, as HeldUp::what; empty: nothing is known
+  std::string held_up;     // by a network's plugin, as HeldUp::what; empty: nothing is known
+  uint64_t calls_end = 0;  // as Execution's: later calls of the rank have not begun
 };
 
 /// The engine's view of the communicator. Threads: any.
@@ -190,6 +191,7 @@ struct Execution {
   std::shared_ptr<ExecutionWatch> watch;  // for this run; null: no watch
   RemoteWork* remote = nullptr;           // not null: replaces `queues`, which are empty
   // state of the current run:
+  uint64_t calls_end = 0;  // how many calls the rank had made with those of this run
   size_t queues_left = 0;
   std::optional<Error> error;
   bool finished = true;

@@ -185,8 +185,10 @@ std::optional<Wait> find_missing(const Execution& execution,
 }
 
 Standstill describe_standstill(const Execution& execution) {
-  Standstill standstill{
-      .waits = list_waits(execution), .sent = list_sent(execution), .held_up = {}};
+  Standstill standstill{.waits = list_waits(execution),
+                        .sent = list_sent(execution),
+                        .held_up = {},
+                        .calls_end = execution.calls_end};
   const bool all_done = is_all_done(execution);
   for (const ConnectionEnd* const end : execution.ends) {
     const auto held = end->held_up();

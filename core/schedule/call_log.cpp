@@ -23,26 +23,31 @@ std::vector<CallRecord> CallLog::list_recent(size_t count) const {
   return records;
 }
 
-std::optional<CallRecord> CallLog::find(uint64_t sequence) const {
+template <class Matches>
+std::optional<CallLog::Found> CallLog::find_recent(const Matches& matches) const {
+  const uint64_t end = calls();  // first: calls that come meanwhile make places too low
+  const std::vector<CallRecord> recent = list_recent();
+  const auto at = std::find_if(recent.rbegin(), recent.rend(), matches);
+  if (at == recent.rend()) {
+    return std::nullopt;
+  }
+  const auto behind = static_cast<uint64_t>(at - recent.rbegin()) + 1;
+  return Found{.record = *at, .place = end - std::min(end, behind)};
+}
+
+std::optional<CallLog::Found> CallLog::find(uint64_t sequence) const {
   return find_recent([&](const CallRecord& record) {
     return record.sequence == sequence &&
            !is_point_to_point(static_cast<Collective>(record.collective));
   });
 }
 
-std::optional<CallRecord> CallLog::find(const MessageKey& key, uint64_t sequence) const {
+std::optional<CallLog::Found> CallLog::find(const MessageKey& key, uint64_t sequence) const {
   const Collective collective = key.sends ? Collective::kSend : Collective::kRecv;
   return find_recent([&](const CallRecord& record) {
     return record.sequence == sequence && record.collective == static_cast<uint8_t>(collective) &&
            record.root == key.peer && (record.of_vector != 0) == key.of_vector;
   });
-}
-
-template <class Matches>
-std::optional<CallRecord> CallLog::find_recent(const Matches& matches) const {
-  const std::vector<CallRecord> recent = list_recent();
-  const auto at = std::find_if(recent.rbegin(), recent.rend(), matches);
-  return at == recent.rend() ? std::nullopt : std::optional(*at);
 }
 
 }  // namespace plexus

@@ -44,8 +44,12 @@ class CallLog {
 
   /// The collective, or the message with `key`, that has this number, if it is among the most
   /// recent calls.
-  [[nodiscard]] std::optional<CallRecord> find(uint64_t sequence) const;
-  [[nodiscard]] std::optional<CallRecord> find(const MessageKey& key, uint64_t sequence) const;
+  struct Found {
+    CallRecord record;
+    uint64_t place;  // among all calls; less than that while calls are noted
+  };
+  [[nodiscard]] std::optional<Found> find(uint64_t sequence) const;
+  [[nodiscard]] std::optional<Found> find(const MessageKey& key, uint64_t sequence) const;
   /// The most recent calls, at most `count` and kRecords, in the order in which they were made.
   [[nodiscard]] std::vector<CallRecord> list_recent(size_t count = kRecords) const;
 
@@ -78,7 +82,7 @@ class CallLog {
            (key.of_vector ? 2U : 0U);
   }
   template <class Matches>
-  [[nodiscard]] std::optional<CallRecord> find_recent(const Matches& matches) const;
+  [[nodiscard]] std::optional<Found> find_recent(const Matches& matches) const;
   void note(const CallRecord& record, uint64_t call) noexcept {
     records_[call % kRecords].store(record);
   }

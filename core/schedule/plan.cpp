@@ -606,6 +606,7 @@ void Plan::number_calls(CallLog& log) {
     }
   }
   PLEXUS_DCHECK(log.collectives() == sequence + collectives_, log.collectives(), collectives_);
+  execution_.calls_end = log.calls();
 }
 
 void Plan::prepare_item(const ItemTask& entry,

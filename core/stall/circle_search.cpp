@@ -145,16 +145,22 @@ bool CircleSearch::handle_probe(const StallArrival& arrival, StallEntry& entry) 
                                                           : calls.collectives();
   const uint64_t number = last.is_split != 0 ? last.splits - 1 : last.call.sequence;
   if (called > number) {
+    bool has_begun = true;  // else it is on a stream, behind the one that waits
     note_lost(entry, last, arrival.at);
     if (last.is_split == 0) {
       const auto mine =
           is_point_to_point(collective) ? calls.find(counterpart, number) : calls.find(number);
-      if (mine.has_value() && mine->hash != last.call.hash) {
-        out_.failures.push_back(
-            {arrival.to, describe_different(entry.member.rank, *mine, last.rank, last.call)});
+      if (mine.has_value() && mine->record.hash != last.call.hash) {
+        out_.failures.push_back({arrival.to, describe_different(entry.member.rank, mine->record,
+                                                                last.rank, last.call)});
+        return true;
       }
+      has_begun = !mine.has_value() || !entry.stall.has_value() ||
+                  mine->place < entry.stall->standstill.calls_end;
     }
-    return true;
+    if (has_begun) {
+      return true;
+    }
   }
   const bool certain = last.is_split != 0 || last.is_certain != 0 ||
                        depends_on(last.call, last.rank, entry.member.rank);

@@ -6,7 +6,8 @@
 // A rank whose call has not moved for a second sends a probe to each peer that it waits for. A
 // probe lists the ranks that it has passed, each with the call that it waits in. The peer compares:
 //   - it has made a call of that number: the two must agree, or the ranks' calls differ;
-//   - it has not, and waits in another call itself: it passes the probe on to those it waits for;
+//   - it has not begun it, and waits in another call itself (of those on a stream, one that was put
+//     there before): it passes the probe on to those it waits for;
 //   - it has not, and is not waiting: it is late, and the probe ends here.
 // A probe that returns to its sender has passed a circle of ranks, each of which waits for a call
 // that the next one cannot make. A second probe along the same circle proves that no rank has moved

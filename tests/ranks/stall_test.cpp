@@ -111,6 +111,68 @@ TEST_P(StallTest, ThreeThatReceiveFromTheNext) {
   }
 }
 
+/// The calls of `issue` on a stream: their first error.
+template <class Issue>
+ncclResult_t run_on_stream(const Issue& issue) {
+  cudaStream_t stream = nullptr;
+  if (const ncclResult_t made = plexusStreamCreate(&stream); made != ncclSuccess) {
+    return made;
+  }
+  const ncclResult_t issued = issue(stream);
+  const ncclResult_t ended = plexusStreamSynchronize(stream);
+  static_cast<void>(plexusStreamDestroy(stream));
+  return first_error({issued, ended});
+}
+
+TEST_P(StallTest, ReceivesAheadOfSendsOnStreams) {
+  const auto text = run_wrong(3, [](const Rank& rank) {
+    return run_on_stream([&](cudaStream_t stream) {
+      return first_error({ncclRecv(rank.out, 4, ncclFloat, (rank.rank + 1) % 3, rank.comm, stream),
+                          ncclSend(rank.in, 4, ncclFloat, (rank.rank + 2) % 3, rank.comm, stream)});
+    });
+  });
+  for (const char* const part :
+       {"rank 0 waits in recv(", "rank 1 waits in recv(", "rank 2 waits in recv("}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST_P(StallTest, ReceiveAheadOfAllReduceOnStreams) {
+  const auto text = run_wrong(2, [](const Rank& rank) {
+    return run_on_stream([&](cudaStream_t stream) {
+      const auto all_reduce = [&] {
+        return ncclAllReduce(rank.in, rank.out, 1, ncclFloat, ncclSum, rank.comm, stream);
+      };
+      return rank.rank == 0 ? first_error({ncclRecv(rank.out, 4, ncclFloat, 1, rank.comm, stream),
+                                           all_reduce()})
+                            : first_error({all_reduce(),
+                                           ncclSend(rank.in, 4, ncclFloat, 0, rank.comm, stream)});
+    });
+  });
+  EXPECT_THAT(text, HasSubstr("rank 0 waits in recv("));
+  EXPECT_THAT(text, HasSubstr("rank 1 waits in all_reduce("));
+}
+
+TEST_P(StallTest, ALateRankOfManyCallsOnAStreamIsRight) {
+  run_right(2, [](const Rank& rank) {
+    if (rank.rank == 1) {
+      be_late();
+    }
+    return run_on_stream([&](cudaStream_t stream) {
+      for (int i = 0; i < 20; ++i) {
+        const ncclResult_t result = first_error(
+            {ncclGroupStart(), ncclRecv(rank.out, 4, ncclFloat, 1 - rank.rank, rank.comm, stream),
+             ncclSend(rank.in, 4, ncclFloat, 1 - rank.rank, rank.comm, stream), ncclGroupEnd(),
+             ncclAllReduce(rank.in, rank.out, 1, ncclFloat, ncclSum, rank.comm, stream)});
+        if (result != ncclSuccess) {
+          return result;
+        }
+      }
+      return ncclSuccess;
+    });
+  });
+}
+
 TEST_P(StallTest, ReceiveAgainstAllReduce) {
   const auto text = run_wrong(
       3, [](const Rank& rank) { return rank.rank == 2 ? rank.recv(0, 4) : rank.all_reduce(); });

@@ -47,11 +47,23 @@ TEST(CallLog, FindsMessagesByPeerDirectionKindAndNumber) {
   }
   log.note_collective(record_of(0));
   ASSERT_TRUE(log.find(kSends, 1).has_value());
-  EXPECT_EQ(log.find(kSends, 1)->count, 1U);
+  EXPECT_EQ(log.find(kSends, 1)->record.count, 1U);
   EXPECT_FALSE(log.find(kSends, 3).has_value()) << "not made yet";
   EXPECT_FALSE(log.find({.peer = 1, .sends = true}, 1).has_value());
   EXPECT_FALSE(log.find({.peer = 2, .sends = false}, 1).has_value());
   EXPECT_FALSE(log.find({.peer = 2, .sends = true, .of_vector = true}, 1).has_value());
+}
+
+TEST(CallLog, TellsThePlaceOfACallAmongAll) {
+  constexpr MessageKey kSends{.peer = 0, .sends = true};
+  CallLog log(1);
+  for (uint64_t sequence = 0; sequence < 400; ++sequence) {
+    log.note_collective(record_of(sequence));
+    log.note_message(kSends, message());
+  }
+  EXPECT_EQ(log.find(399)->place, 798U);
+  EXPECT_EQ(log.find(kSends, 399)->place, 799U);
+  EXPECT_EQ(log.find(kSends, 350)->place, 701U);
 }
 
 TEST(CallLog, RemembersTheLastCollectives) {
@@ -62,7 +74,7 @@ TEST(CallLog, RemembersTheLastCollectives) {
   }
   EXPECT_EQ(log.collectives(), 500U);
   ASSERT_TRUE(log.find(499).has_value());
-  EXPECT_EQ(log.find(499)->hash, 1497U);
+  EXPECT_EQ(log.find(499)->record.hash, 1497U);
   EXPECT_TRUE(log.find(300).has_value());
   EXPECT_FALSE(log.find(3).has_value()) << "too long ago";
   EXPECT_FALSE(log.find(500).has_value()) << "not made yet";
