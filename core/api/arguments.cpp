@@ -13,6 +13,7 @@
 #include "core/comm/process.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/virtual_devices.hpp"
+#include "core/schedule/call_buffers.hpp"
 
 namespace plexus {
 namespace {
@@ -36,30 +37,6 @@ Result<HostStream*> check_stream(cudaStream_t stream, int virtual_device) {
     return unknown_stream(stream);
   }
   return found;
-}
-
-/// True if this rank reads `send` (writes `recv`) in this call.
-bool uses_send(const CallShape& shape, int rank) {
-  switch (shape.collective) {
-    case Collective::kBroadcast:
-    case Collective::kScatter:
-      return rank == shape.root;
-    case Collective::kRecv:
-      return false;
-    default:
-      return true;
-  }
-}
-bool uses_recv(const CallShape& shape, int rank) {
-  switch (shape.collective) {
-    case Collective::kReduce:
-    case Collective::kGather:
-      return rank == shape.root;
-    case Collective::kSend:
-      return false;
-    default:
-      return true;
-  }
 }
 
 Result<void> check_buffers(const CallShape& shape, int rank) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives, send and receive, groups and user-defined reductions.
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,8 @@
 #include "core/comm/group.hpp"
 #include "core/comm/in_call.hpp"
 #include "core/comm/lifecycle.hpp"
+#include "core/comm/process.hpp"
+#include "core/os/caller.hpp"
 
 namespace plexus {
 namespace {
@@ -18,20 +21,9 @@ Error explain_stop(Communicator& comm) {
   return usable.has_error() ? std::move(usable).error() : describe_stop(comm);
 }
 
-}  // namespace
-
-Result<void> issue(CallShape&& shape, const CallPlace& place) {
-  shape.has_send = place.send != nullptr;
-  shape.has_recv = place.recv != nullptr;
-  shape.in_place = place.send == place.recv;
+/// `caller`: the place in the program, where uses are checked.
+Result<void> issue_new(const CallShape& shape, const CallPlace& place, const void* caller) {
   Communicator* const comm = inner(place.comm);
-  if (place.stream == nullptr && Communicator::is_live(comm) &&
-      comm->comm_config().virtual_device < 0) {
-    PLEXUS_TRY(repeated, repeat_call(*comm, shape, place.send, place.recv));
-    if (repeated) {
-      return ok();
-    }
-  }
   // From here on ncclCommAbort, in another thread, waits for this one before it destroys.
   std::optional<InCall> inside;
   if (Communicator::is_live(comm)) {
@@ -39,6 +31,16 @@ Result<void> issue(CallShape&& shape, const CallPlace& place) {
   }
   auto task = inside.has_value() && inside->is_stopped() ? Result<Task>(explain_stop(*comm))
                                                          : check_call(shape, place);
+  if (task.has_value()) {
+    task.value().caller = caller;
+  }
+  if (task.has_value() && caller != nullptr && comm->device_rank() == nullptr) {
+    if (auto checked = comm->process().check()->buffers.check_call(task.value());
+        checked.has_error()) {
+      comm->fail(checked.error());  // the other ranks would wait for this one
+      task = std::move(checked).error();
+    }
+  }
   if (task.has_error()) {
     fail_group(task.error());
     return std::move(task).error();
@@ -47,6 +49,40 @@ Result<void> issue(CallShape&& shape, const CallPlace& place) {
     return ok();
   }
   return enqueue(task.value());
+}
+
+/// PLEXUS_CHECK=1.
+Result<void> issue_checked(const CallShape& shape, const CallPlace& place, UseCheck& check) {
+  Communicator& comm = *inner(place.comm);
+  const void* const caller = find_caller();
+  if (auto entered = check.calls.enter(comm, shape.collective, caller); entered.has_error()) {
+    comm.fail(entered.error());
+    fail_group(entered.error());
+    return entered;
+  }
+  const auto leave = [&check, &comm](const void*) { check.calls.leave(comm); };
+  const std::unique_ptr<const void, decltype(leave)> inside(&comm, leave);
+  return issue_new(shape, place, caller);
+}
+
+}  // namespace
+
+Result<void> issue(CallShape&& shape, const CallPlace& place) {
+  shape.has_send = place.send != nullptr;
+  shape.has_recv = place.recv != nullptr;
+  shape.in_place = place.send == place.recv;
+  Communicator* const comm = inner(place.comm);
+  if (!Communicator::is_live(comm)) {
+    return issue_new(shape, place, nullptr);
+  }
+  if (place.stream == nullptr && comm->may_skip_checks()) {
+    PLEXUS_TRY(repeated, repeat_call(*comm, shape, place.send, place.recv));
+    if (repeated) {
+      return ok();
+    }
+  }
+  UseCheck* const check = comm->process().check();
+  return check == nullptr ? issue_new(shape, place, nullptr) : issue_checked(shape, place, *check);
 }
 
 }  // namespace plexus

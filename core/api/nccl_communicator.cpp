@@ -78,7 +78,17 @@ Result<void> end(ncclComm_t comm, Result<void> (*how)(Process&, Communicator*)) 
     forget(inner(comm));
     return ok();
   }
-  return comm == nullptr ? Result<void>(ok()) : how(Process::instance(), inner(comm));
+  if (comm == nullptr) {
+    return ok();
+  }
+  UseCheck* const check = Process::instance().check();
+  if (check == nullptr) {
+    return how(Process::instance(), inner(comm));
+  }
+  const auto mark = check->buffers.mark(comm);
+  PLEXUS_TRY(how(Process::instance(), inner(comm)));
+  check->note_end(comm, mark);
+  return ok();
 }
 
 /// A rank of the communicator that grows.
@@ -298,7 +308,13 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
       return ok();
     }
     PLEXUS_TRY(visit, enter(comm));
-    return plexus::finalize(*visit);
+    auto* const check = visit->process().check();
+    const auto mark = check == nullptr ? plexus::StreamOrder::Clock{} : check->buffers.mark(comm);
+    PLEXUS_TRY(plexus::finalize(*visit));
+    if (check != nullptr) {
+      check->note_end(comm, mark);
+    }
+    return ok();
   });
 }
 

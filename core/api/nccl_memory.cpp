@@ -3,6 +3,7 @@
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 #include "core/comm/process.hpp"
+#include "core/os/caller.hpp"
 
 namespace plexus {
 namespace {
@@ -13,6 +14,25 @@ Result<void> check_end(const void* buffer, size_t size_bytes) {
     return fail(Code::kInvalidArgument, "size {} exceeds the address space", size_bytes);
   }
   return ok();
+}
+
+/// Where PLEXUS_CHECK is 1 and this is the start of memory on the host.
+BufferCheck* buffer_check_of_host(const void* memory) {
+  Process& process = Process::instance();
+  UseCheck* const check = process.check();
+  const MappedPlace place = check == nullptr ? MappedPlace{} : process.memory.find_place(memory, 1);
+  return place.segment != 0 && place.offset == 0 ? &check->buffers : nullptr;
+}
+
+Result<void> free_checked(void* memory, BufferCheck& check) {
+  const size_t size_bytes = Process::instance().memory.find_place(memory, 1).segment_bytes;
+  PLEXUS_TRY(check.note_free({.function = "ncclMemFree", .caller = find_caller()},
+                             {static_cast<std::byte*>(memory), size_bytes}, nullptr));
+  const auto release = [](void* data, size_t) {
+    static_cast<void>(Process::instance().free_memory(data));
+  };
+  return check.keep(memory, size_bytes, release) ? Result<void>(ok())
+                                                 : Process::instance().free_memory(memory);
 }
 
 }  // namespace
@@ -32,13 +52,22 @@ PLEXUS_PUBLIC(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size)) {
     *ptr = nullptr;
     PLEXUS_TRY(memory, plexus::Process::instance().allocate_memory(size));
     *ptr = memory;
+    if (auto* const check = plexus::buffer_check_of_host(memory); check != nullptr) {
+      check->note_new(memory, size);
+    }
     return ok();
   });
 }
 
 PLEXUS_PUBLIC(ncclResult_t, ncclMemFree, (void* ptr)) {
-  return guard([&] {
-    return ptr == nullptr ? Result<void>(ok()) : plexus::Process::instance().free_memory(ptr);
+  return guard([&]() -> Result<void> {
+    if (ptr == nullptr) {
+      return ok();
+    }
+    if (auto* const check = plexus::buffer_check_of_host(ptr); check != nullptr) {
+      return plexus::free_checked(ptr, *check);
+    }
+    return plexus::Process::instance().free_memory(ptr);
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // plexus.h: host streams, their events, and what is known of a communicator.
 #include <algorithm>
+#include <optional>
 
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
@@ -27,6 +28,18 @@ Result<void> result_of(const StreamMark* mark) {
   return ok();
 }
 
+/// What comes before the next work on a stream, or before an event, to be told to end().
+std::optional<StreamOrder::Clock> mark(const void* name) {
+  UseCheck* const check = Process::instance().check();
+  return check == nullptr ? std::nullopt : std::optional(check->buffers.mark(name));
+}
+/// The program has waited for that.
+void end(const std::optional<StreamOrder::Clock>& mark) {
+  if (mark.has_value()) {
+    Process::instance().check()->buffers.end(*mark);
+  }
+}
+
 }  // namespace
 }  // namespace plexus
 
@@ -49,24 +62,34 @@ PLEXUS_EXTENSION ncclResult_t plexusStreamDestroy(cudaStream_t stream) {
       return plexus::ok();
     }
     PLEXUS_TRY(found, plexus::check_host_stream(stream));
-    return Process::instance().destroy_stream(found);
+    const auto mark = plexus::mark(stream);
+    auto destroyed = Process::instance().destroy_stream(found);
+    if (plexus::virtual_devices() == nullptr) {  // else the program does not wait for that
+      plexus::end(mark);
+    }
+    return destroyed;
   });
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusStreamSynchronize(cudaStream_t stream) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(found, plexus::check_host_stream(stream));
-    return found->wait();
+    const auto mark = plexus::mark(stream);
+    auto waited = found->wait();
+    plexus::end(mark);
+    return waited;
   });
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusStreamQuery(cudaStream_t stream) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(found, plexus::check_host_stream(stream));
+    const auto mark = plexus::mark(stream);
     PLEXUS_TRY(done, found->query());
     if (!done) {
       return plexus::fail(plexus::Code::kInProgress, "in progress");
     }
+    plexus::end(mark);
     return plexus::ok();
   });
 }
@@ -76,6 +99,9 @@ PLEXUS_EXTENSION ncclResult_t plexusStreamWaitEvent(cudaStream_t stream, plexusE
     PLEXUS_TRY(waits, plexus::check_host_stream(stream));
     PLEXUS_TRY(found, Process::instance().find_event(event));
     Process::instance().make_wait(waits, *found);
+    if (auto* const check = Process::instance().check(); check != nullptr) {
+      check->buffers.wait(stream, event);
+    }
     return plexus::ok();
   });
 }
@@ -88,7 +114,10 @@ PLEXUS_EXTENSION ncclResult_t plexusLaunchHostFunc(cudaStream_t stream,
     if (function == nullptr) {
       return plexus::fail(plexus::Code::kInvalidArgument, "function is NULL");
     }
-    Process::instance().launch_host_function(found, [function, user] { function(user); });
+    Process::instance().launch_host_function(found, [function, user, mark = plexus::mark(stream)] {
+      plexus::end(mark);
+      function(user);
+    });
     return plexus::ok();
   });
 }
@@ -102,7 +131,13 @@ PLEXUS_EXTENSION ncclResult_t plexusEventCreate(plexusEvent_t* event) {
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusEventDestroy(plexusEvent_t event) {
-  return guard([&] { return Process::instance().destroy_event(event); });
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(Process::instance().destroy_event(event));
+    if (auto* const check = Process::instance().check(); check != nullptr) {
+      check->buffers.forget(event);
+    }
+    return plexus::ok();
+  });
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusEventRecord(plexusEvent_t event, cudaStream_t stream) {
@@ -110,6 +145,9 @@ PLEXUS_EXTENSION ncclResult_t plexusEventRecord(plexusEvent_t event, cudaStream_
     PLEXUS_TRY(found, Process::instance().find_event(event));
     PLEXUS_TRY(recorded, plexus::check_host_stream(stream));
     found->record(*recorded);
+    if (auto* const check = Process::instance().check(); check != nullptr) {
+      check->buffers.record(event, stream);
+    }
     return plexus::ok();
   });
 }
@@ -117,10 +155,12 @@ PLEXUS_EXTENSION ncclResult_t plexusEventRecord(plexusEvent_t event, cudaStream_
 PLEXUS_EXTENSION ncclResult_t plexusEventQuery(plexusEvent_t event) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(found, Process::instance().find_event(event));
+    const auto before = plexus::mark(event);
     const auto mark = found->last();
     if (mark != nullptr && !mark->reached()) {
       return plexus::fail(plexus::Code::kInProgress, "in progress");
     }
+    plexus::end(before);
     return plexus::result_of(mark.get());
   });
 }
@@ -128,10 +168,12 @@ PLEXUS_EXTENSION ncclResult_t plexusEventQuery(plexusEvent_t event) {
 PLEXUS_EXTENSION ncclResult_t plexusEventSynchronize(plexusEvent_t event) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(found, Process::instance().find_event(event));
+    const auto before = plexus::mark(event);
     const auto mark = found->last();
     if (mark != nullptr) {
       mark->wait();
     }
+    plexus::end(before);
     return plexus::result_of(mark.get());
   });
 }

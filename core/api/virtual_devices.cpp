@@ -3,11 +3,14 @@
 #include "core/device/virtual_devices.h"
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 #include "core/comm/process.hpp"
 #include "core/device/virtual_devices.hpp"
+#include "core/os/caller.hpp"
 #include "core/os/host.hpp"
 
 struct plexusWork {
@@ -47,9 +50,84 @@ PLEXUS_EXTENSION int plexusStreamIsIdle(CUstream_st* stream) {
 
 PLEXUS_EXTENSION void plexusStreamWaitIdle(CUstream_st* stream) {
   plexus::HostStream* const found = Process::instance().find_stream(stream);
-  if (found != nullptr) {
-    static_cast<void>(found->wait());  // failures are the communicators'
+  if (found == nullptr) {
+    return;
   }
+  plexus::UseCheck* const check = Process::instance().check();
+  if (check == nullptr) {
+    static_cast<void>(found->wait());  // failures are the communicators'
+    return;
+  }
+  const auto mark = check->buffers.mark(stream);
+  static_cast<void>(found->wait());
+  check->buffers.end(mark);
+}
+
+PLEXUS_EXTENSION int plexusRunInTurn(CUstream_st* stream, void (*function)(void*), void* user) {
+  return guard([&]() -> Result<void> {
+    plexus::HostStream* const found = Process::instance().find_stream(stream);
+    if (found == nullptr) {
+      return plexus::unknown_stream(stream);
+    }
+    Process::instance().launch_host_function(found, [function, user] { function(user); });
+    return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION int plexusAllocateMemory(void** memory, uint64_t size_bytes) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(made, Process::instance().allocate_memory(size_bytes));
+    *memory = made;
+    return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION int plexusFreeMemory(void* memory) {
+  return guard([&] { return Process::instance().free_memory(memory); });
+}
+
+// ---- PLEXUS_CHECK=1 ----
+
+PLEXUS_EXTENSION int plexusChecks(void) { return Process::instance().check() != nullptr ? 1 : 0; }
+
+PLEXUS_EXTENSION void plexusNoteWork(const char* function,
+                                     CUstream_st* stream,
+                                     const plexusUse* uses,
+                                     int count) {
+  static_cast<void>(guard([&]() -> Result<void> {
+    std::vector<plexus::BufferUse> all;
+    for (const plexusUse& use : std::span(uses, static_cast<size_t>(count))) {
+      all.push_back({.region = {static_cast<const std::byte*>(use.data), use.size_bytes},
+                     .writes = use.writes != 0});
+    }
+    Process::instance().check()->buffers.note_work(
+        {.function = function, .caller = plexus::find_caller()}, all, stream);
+    return plexus::ok();
+  }));
+}
+
+PLEXUS_EXTENSION void plexusNoteNew(void* data, uint64_t size_bytes) {
+  static_cast<void>(guard([&]() -> Result<void> {
+    Process::instance().check()->buffers.note_new(data, size_bytes);
+    return plexus::ok();
+  }));
+}
+
+PLEXUS_EXTENSION int plexusNoteFree(const char* function,
+                                    CUstream_st* stream,
+                                    const void* data,
+                                    uint64_t size_bytes) {
+  return guard([&] {
+    return Process::instance().check()->buffers.note_free(
+        {.function = function, .caller = plexus::find_caller()},
+        {static_cast<const std::byte*>(data), size_bytes}, stream);
+  });
+}
+
+PLEXUS_EXTENSION int plexusKeepFreed(void* data,
+                                     uint64_t size_bytes,
+                                     void (*release)(void*, size_t)) {
+  return Process::instance().check()->buffers.keep(data, size_bytes, release) ? 1 : 0;
 }
 
 PLEXUS_EXTENSION void plexusFindMemory(const void* address, plexusMemoryPlace* place) {

@@ -66,6 +66,7 @@ struct Config {
   bool raise_nofile = false;
   std::string device = "auto";
   bool check_pointers = false;
+  bool check = false;
   std::string topo_file;
   std::string topo_dump_file;
   std::string graph_file;

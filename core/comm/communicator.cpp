@@ -37,6 +37,7 @@ Communicator::Communicator(Process& process, CommConfig config)
     : process_(process),
       number_(process.communicators.next_number()),
       comm_config_(std::move(config)),
+      skips_checks_(comm_config_.virtual_device < 0 && process.check() == nullptr),
       registered_memory_(&process.memory) {
   calling_thread.set_maker(comm_config_.maker);
 }

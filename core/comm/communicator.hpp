@@ -91,6 +91,9 @@ class Communicator final : public RankState, private DeviceWatch::Subject {
   // -- work --
   /// How its calls run. Once started.
   [[nodiscard]] CallRunner& runner() noexcept { return *runner_; }
+  /// Its calls may be those that repeat_call() makes: a host rank's without a virtual device whose
+  /// uses are not checked.
+  [[nodiscard]] bool may_skip_checks() const noexcept { return skips_checks_; }
   /// May a call with the shape of an earlier one be made without checks? See repeat_call().
   [[nodiscard]] bool can_repeat() const noexcept {
     return state() == Code::kSuccess && !revoked.load(std::memory_order_relaxed) &&
@@ -182,6 +185,7 @@ class Communicator final : public RankState, private DeviceWatch::Subject {
   Process& process_;
   const uint64_t number_;
   CommConfig comm_config_;
+  const bool skips_checks_;
   CommSetup setup_;
   std::unique_ptr<Tuner> tuner_;                   // nullptr: built-in rules
   std::unique_ptr<DeviceRank> device_rank_;        // nullptr: computes on the host

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <deque>
 #include <thread>
+#include <utility>
 
 #include "core/base/memory.hpp"
 #include "core/base/thread.hpp"
@@ -97,6 +98,25 @@ Result<GroupPlans> plan_all(const std::vector<CommTasks>& sorted) {
   return plans;
 }
 
+/// PLEXUS_CHECK=1: what the calls do with buffers, before they begin.
+void check_buffers(const std::vector<CommTasks>& sorted) {
+  for (const CommTasks& entry : sorted) {
+    if (entry.tasks.front().caller == nullptr || entry.comm->device_rank() != nullptr) {
+      continue;
+    }
+    BufferCheck& check = entry.comm->process().check()->buffers;
+    check.note_calls(entry.tasks);
+    for (const Task& task : entry.tasks) {
+      auto look = check.look_for_unwritten(task);
+      if (task.stream == nullptr) {
+        look();
+      } else {
+        entry.comm->process().launch_host_function(task.stream, std::move(look));
+      }
+    }
+  }
+}
+
 /// Calls on streams are submitted together; those without a stream run together in this thread.
 Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   PLEXUS_TRY(plans, plan_all(sorted));
@@ -106,6 +126,9 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
         devices->before_work(reinterpret_cast<CUstream_st*>(stream));
       }
     }
+  }
+  check_buffers(sorted);
+  if (!plans.on_streams.empty()) {
     Submission submission{.parts = {}, .streams = std::move(plans.streams)};
     for (const auto& [comm, plan] : plans.on_streams) {
       submission.parts.push_back(comm->runner().start_submission(*plan));
@@ -150,6 +173,9 @@ Result<void> run_now(std::span<const Task> tasks) {
     const InCall inside(*comm);
     if (inside.is_stopped()) {
       return describe_stop(*comm);
+    }
+    if (tasks.front().caller != nullptr) {
+      check_buffers(sort_by_comm(tasks));
     }
     return comm->runner().run_inline(tasks);
   }
@@ -205,6 +231,9 @@ Result<void> Group::end() {
   if (result.has_error()) {
     group.newest_ = 0;
   }
+  if (group.check_ != nullptr) {
+    std::exchange(group.check_, nullptr)->calls.end_group();
+  }
   group.ntaken_ = 0;
   group.jobs_.clear();
   group.error_.reset();
@@ -242,6 +271,10 @@ void Group::add(const Task& task) {
   tasks_.push_back(task);
   ++ntaken_;
   last_plan_ = 0;
+  if (task.caller != nullptr) {
+    check_ = task.comm->process().check();
+    check_->calls.add_to_group(task);
+  }
 }
 
 Result<void> Group::finish() {

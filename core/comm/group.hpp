@@ -15,6 +15,8 @@
 
 namespace plexus {
 
+class UseCheck;
+
 /// Makes or ends a communicator at the end of a group, in a thread of its own: those of one group
 /// wait for each other.
 using LifeJob = std::function<Result<void>()>;
@@ -69,6 +71,7 @@ class Group {
   uint64_t newest_ = 0;
   /// Number of the last group's plan; 0: it had several, was on streams, or this is another group.
   uint64_t last_plan_ = 0;
+  UseCheck* check_ = nullptr;  // of the communicators in the group; nullptr: none is checked
   std::vector<LifeJob> jobs_;
   std::optional<Error> error_;
 };

@@ -150,7 +150,7 @@ Result<void> init_rank(Process& process,
   if (const auto* const devices = virtual_devices(); devices != nullptr) {
     config.virtual_device = devices->current();
   }
-  config.maker = pthread_self();
+  note_maker(process, &config);
   return run_life_job(
       [&process, comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
         return start_life(process, comm, config, [nranks, rank, ids](Communicator& made) {
@@ -168,7 +168,7 @@ Result<void> grow(Communicator& parent,
   CommConfig config = comm_config == nullptr ? parent.comm_config() : *comm_config;
   config.device = parent.comm_config().device;
   config.virtual_device = parent.comm_config().virtual_device;
-  config.maker = pthread_self();
+  note_maker(parent.process(), &config);
   std::optional<UniqueId> mine = std::exchange(parent.grow_id, std::nullopt);
   if (id != nullptr) {
     mine = *id;
@@ -199,7 +199,7 @@ Result<void> init_all(Process& process,
     CommConfig comm_config;
     comm_config.device = devices[made.size()];
     comm_config.virtual_device = virtuals[made.size()];
-    comm_config.maker = pthread_self();
+    note_maker(process, &comm_config);
     auto comm = Communicator::make(process, comm_config);
     PLEXUS_TRY(comm->start(std::move(setup)));
     made.push_back(std::move(comm));

@@ -78,6 +78,15 @@ bool compare_left(uint64_t group, size_t nranks, const AgentHooks::Records& reco
   return !sentence.empty();
 }
 
+/// When the library goes: after the destructors of the program's objects, which may end groups and
+/// communicators still.
+__attribute__((destructor)) void report_at_unload() {
+  Process* const process = Immortal<Process>::find();
+  if (process != nullptr && process->check() != nullptr) {
+    process->check()->report_at_end();
+  }
+}
+
 }  // namespace
 
 AgentHooks Process::agent_hooks() { return {.explain = explain_wait, .compare = compare_left}; }
@@ -143,6 +152,21 @@ Result<Config> Process::read_settings() {
     std::call_once(limit_once_, raise_descriptor_limit);
   }
   return config;
+}
+
+/// Settings that are wrong are told by the call that needs them.
+UseCheck* Process::decide_check() {
+  const auto config = read_settings();
+  if (config.has_error()) {
+    return nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  if (config.value().check && !check_.has_value()) {
+    check_.emplace(*this);
+  }
+  // pairs with check()
+  checks_.store(check_.has_value() ? Checks::kOn : Checks::kOff, std::memory_order_release);
+  return check_.has_value() ? &*check_ : nullptr;
 }
 
 Result<void*> Process::allocate_memory(size_t size_bytes) {

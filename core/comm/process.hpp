@@ -18,6 +18,7 @@
 #include "core/base/immortal.hpp"
 #include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/communicator_table.hpp"
+#include "core/comm/use_check.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/device_watch.hpp"
 #include "core/device/host_stream.hpp"
@@ -69,6 +70,12 @@ class Process final : private ForkAware {
   /// fails, all calls do.
   Result<Config> read_settings();
 
+  /// nullptr: PLEXUS_CHECK is not 1.
+  [[nodiscard]] UseCheck* check() {
+    const Checks checks = checks_.load(std::memory_order_acquire);  // pairs with decide_check()
+    return checks == Checks::kOff ? nullptr : checks == Checks::kOn ? &*check_ : decide_check();
+  }
+
   /// nullptr: this build is without CUDA.
   [[nodiscard]] DeviceRuntime* devices() const noexcept {
     return virtual_devices() == nullptr ? devices_ : nullptr;
@@ -118,7 +125,9 @@ class Process final : private ForkAware {
 
  private:
   friend class Immortal<Process>;
+  enum class Checks { kUnknown, kOff, kOn };
   static AgentHooks agent_hooks();
+  UseCheck* decide_check();
   Process();
   Process(AfterFork tag, Process& parent);
   void hold() noexcept override;
@@ -135,6 +144,8 @@ class Process final : private ForkAware {
   std::once_flag limit_once_;
   std::optional<Error> env_error_;     // written once
   std::atomic<bool> env_read_{false};  // is that so?
+  std::optional<UseCheck> check_;      // written once, under mutex_
+  std::atomic<Checks> checks_{Checks::kUnknown};
 };
 
 }  // namespace plexus

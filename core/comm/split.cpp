@@ -133,7 +133,7 @@ Result<void> split(
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   child_config.device = parent.comm_config().device;
   child_config.virtual_device = parent.comm_config().virtual_device;
-  child_config.maker = pthread_self();
+  note_maker(parent.process(), &child_config);
   const bool shares = child_config.split_share || parent.comm_config().split_share;
   child_config.share_group = shares ? parent.share_group() : 0;
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
@@ -171,7 +171,7 @@ Result<void> shrink(Communicator& parent,
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   child_config.device = parent.comm_config().device;
   child_config.virtual_device = parent.comm_config().virtual_device;
-  child_config.maker = pthread_self();
+  note_maker(parent.process(), &child_config);
   const bool shares = child_config.shrink_share || parent.comm_config().shrink_share;
   child_config.share_group = shares && !abort_parent ? parent.share_group() : 0;
   std::vector<int> members;

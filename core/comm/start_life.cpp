@@ -11,6 +11,7 @@
 #include "core/base/thread.hpp"
 #include "core/comm/process.hpp"
 #include "core/device/choose_device.hpp"
+#include "core/os/caller.hpp"
 #include "core/setup/set_up.hpp"
 
 namespace plexus {
@@ -135,6 +136,11 @@ Result<void> start_with_exchange(Communicator& made,
   PLEXUS_TRY(setup, set_up(made.process().setup_context(), config, made.comm_config(),
                            std::move(exchange), started, give_up));
   return made.start(std::move(setup));
+}
+
+void note_maker(Process& process, CommConfig* config) {
+  config->maker = pthread_self();
+  config->made_at = process.check() == nullptr ? nullptr : find_caller();
 }
 
 Result<void> run_life_job(LifeJob job) {

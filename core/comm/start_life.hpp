@@ -33,6 +33,9 @@ inline const std::atomic<bool>* give_up_of(const Communicator& made, const Commu
   return made.comm_config().blocking ? &parent.give_up : &made.give_up;
 }
 
+/// The calling thread makes the communicator.
+void note_maker(Process& process, CommConfig* config);
+
 /// Runs `job` now, or at the end of the calling thread's group.
 Result<void> run_life_job(LifeJob job);
 

@@ -7,6 +7,7 @@
 #ifndef PLEXUS_VIRTUAL_DEVICES_H_
 #define PLEXUS_VIRTUAL_DEVICES_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -22,6 +23,14 @@ typedef struct plexusCaptured {
   void (*release)(struct plexusCaptured* self);
 } plexusCaptured_t;
 
+/* Memory of the devices, as a program may hand it to a call of a rank on `device`. */
+typedef struct plexusMemoryFacts {
+  const void* data; /* where the allocation begins */
+  uint64_t size_bytes;
+  int32_t device;
+  int32_t is_reachable; /* by the rank's device */
+} plexusMemoryFacts;
+
 /* Threads: any, for each. None may call back before it returns, but for what says so. */
 typedef struct plexusVirtualDevices {
   int (*count)(void);
@@ -36,6 +45,8 @@ typedef struct plexusVirtualDevices {
   int (*is_captured)(struct CUstream_st* stream);
   /* Hands the graph calls of such a stream, which it owns from now on. */
   void (*capture)(struct CUstream_st* stream, plexusCaptured_t* calls);
+  /* 0: the address is in no memory that the program has from here or from ncclMemAlloc. */
+  int (*find_memory)(const void* address, int device, plexusMemoryFacts* facts);
 } plexusVirtualDevices;
 
 /* To be called before the first communicator; `devices` stays for the life of the process. */
@@ -54,6 +65,36 @@ void plexusWorkDone(plexusWork_t* work);
 int plexusStreamIsIdle(struct CUstream_st* stream);
 /* Waits for that. */
 void plexusStreamWaitIdle(struct CUstream_st* stream);
+
+/* `function(user)` at its turn, by that thread; short. Not one of the program's own functions. */
+int plexusRunInTurn(struct CUstream_st* stream, void (*function)(void*), void* user);
+
+/* ncclMemAlloc and ncclMemFree without what PLEXUS_CHECK does. */
+int plexusAllocateMemory(void** memory, uint64_t size_bytes);
+int plexusFreeMemory(void* memory);
+
+/* Is PLEXUS_CHECK 1? Only then the functions up to plexusKeepFreed are called. */
+int plexusChecks(void);
+typedef struct plexusUse {
+  const void* data;
+  uint64_t size_bytes;
+  int writes;
+} plexusUse;
+/* `function` (CUDA's name) is about to put work on the stream that uses memory; NULL: it uses it
+ * before it returns. */
+void plexusNoteWork(const char* function,
+                    struct CUstream_st* stream,
+                    const plexusUse* uses,
+                    int count);
+/* Memory that the program gets. */
+void plexusNoteNew(void* data, uint64_t size_bytes);
+/* `function` frees memory, in the order of the stream or (NULL) now. Returns an ncclResult_t. */
+int plexusNoteFree(const char* function,
+                   struct CUstream_st* stream,
+                   const void* data,
+                   uint64_t size_bytes);
+/* Keeps that from being used again: release(data, size_bytes) is called later. 0: not kept. */
+int plexusKeepFreed(void* data, uint64_t size_bytes, void (*release)(void*, size_t));
 
 /* Where other processes of this host find a piece of memory from ncclMemAlloc. */
 typedef struct plexusMemoryPlace {

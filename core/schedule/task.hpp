@@ -55,6 +55,7 @@ struct Task {
   /// The multiplier's address for ncclScalarDevice: read when the collective runs. nullptr: `op`
   /// holds it.
   const void* scalar = nullptr;
+  const void* caller = nullptr;  // the place in the program (PLEXUS_CHECK=1)
 };
 
 /// Report for tools (`plexus perf`): what the last collective on `comm` used.

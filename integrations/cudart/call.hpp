@@ -29,8 +29,13 @@ class CallName {
   ~CallName();
   CallName(const CallName&) = delete;
   CallName& operator=(const CallName&) = delete;
+
+ private:
+  const char* const outer_;  // a function that calls another
 };
 
+/// Its name; nullptr: the thread is in none.
+const char* current_function() noexcept;
 /// cudaSuccess, or why this process or thread may not make calls.
 cudaError_t check_use() noexcept;
 /// Remembers what cudaGetLastError returns.

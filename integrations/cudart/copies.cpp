@@ -112,12 +112,30 @@ cudaError_t check_kind(cudaMemcpyKind kind, const Place& to, const Place& from) 
 
 enum class Wait { kYes, kIfPageable };
 
+/// A copy or memset as PLEXUS_CHECK=1 sees it: which memory it uses, in whole rows.
+using Uses = std::vector<plexusUse>;
+
+void add_use(Uses& uses, const Side& at, const Box& box, bool writes) {
+  const bool is_dense = box.height * box.depth == 1 || at.pitch == box.width;
+  if (is_dense) {  // else rows of others may lie between
+    uses.push_back({.data = at.data, .size_bytes = at.span(box), .writes = writes ? 1 : 0});
+  }
+}
+
+void note_work(cudaStream_t handle, const Uses& uses) {
+  if (Runtime::instance().checks) {
+    plexusNoteWork(current_function(), handle, uses.data(), static_cast<int>(uses.size()));
+  }
+}
+
+struct Piece {
+  size_t bytes;
+  cudaGraphNodeType type;
+  Uses uses{};
+};
+
 /// Puts `work` on the stream, or does it here where the stream is idle and the caller waits anyway.
-cudaError_t put_on(cudaStream_t stream,
-                   size_t bytes,
-                   bool waits,
-                   cudaGraphNodeType type,
-                   std::function<void()> work) {
+cudaError_t put_on(cudaStream_t stream, bool waits, Piece piece, std::function<void()> work) {
   Runtime& runtime = Runtime::instance();
   std::shared_ptr<Stream> found;
   PLEXUS_CUDART_TRY(runtime.streams.find(stream, &found));
@@ -128,12 +146,18 @@ cudaError_t put_on(cudaStream_t stream,
   if (waits && !is_captured) {
     PLEXUS_CUDART_TRY(runtime.streams.begin_work(*found));
     if (plexusStreamIsIdle(found->handle) != 0) {
+      note_work(found->handle, piece.uses);
       work();
-      return cudaSuccess;
+      return runtime.checks ? runtime.streams.synchronize(stream) : cudaSuccess;
     }
   }
-  Worker* const worker = bytes > kShortMax ? &runtime.copies : nullptr;
-  PLEXUS_CUDART_TRY(runtime.streams.enqueue_work(stream, worker, std::move(work), type));
+  Worker* const worker = piece.bytes > kShortMax ? &runtime.copies : nullptr;
+  PLEXUS_CUDART_TRY(runtime.streams.enqueue(
+      stream, piece.type,
+      [worker, uses = std::move(piece.uses), work = std::move(work)](cudaStream_t handle) {
+        note_work(handle, uses);
+        return issue_work(handle, worker, work);
+      }));
   return waits && !is_captured ? runtime.streams.synchronize(stream) : cudaSuccess;
 }
 
@@ -153,6 +177,11 @@ cudaError_t copy(const Side& to,
   PLEXUS_CUDART_TRY(find_place(to, to.span(box), "the destination", &to_place));
   PLEXUS_CUDART_TRY(find_place(from, from.span(box), "the source", &from_place));
   PLEXUS_CUDART_TRY(check_kind(kind, to_place, from_place));
+  Piece piece{.bytes = box.bytes(), .type = cudaGraphNodeTypeMemcpy};
+  if (Runtime::instance().checks) {
+    add_use(piece.uses, from, box, false);
+    add_use(piece.uses, to, box, true);
+  }
   // A copy within devices does not hold up the host, even when it is not asynchronous.
   const bool is_within_devices = !to_place.is_host && !from_place.is_host;
   const bool waits = wait == Wait::kYes ? !is_within_devices : !to_place.is_known;
@@ -163,11 +192,11 @@ cudaError_t copy(const Side& to,
     PLEXUS_CUDART_TRY(Runtime::instance().streams.find(stream, &found));
     if (Runtime::instance().streams.capture_of(*found) == nullptr) {
       move_box(stage, from, box);
-      return put_on(stream, box.bytes(), false, cudaGraphNodeTypeMemcpy,
+      return put_on(stream, false, std::move(piece),
                     [to, stage, box, staged = std::move(staged)] { move_box(to, stage, box); });
     }
   }
-  return put_on(stream, box.bytes(), waits || !from_place.is_known, cudaGraphNodeTypeMemcpy,
+  return put_on(stream, waits || !from_place.is_known, std::move(piece),
                 [to, from, box] { move_box(to, from, box); });
 }
 
@@ -183,7 +212,11 @@ cudaError_t fill(const Side& to, int value, const Box& box, std::pair<cudaStream
     return refuse(cudaErrorInvalidValue, "{} is no memory that CUDA knows", fmt::ptr(to.data));
   }
   const bool waits = where.second == Wait::kYes && place.is_host;
-  return put_on(where.first, box.bytes(), waits, cudaGraphNodeTypeMemset,
+  Piece piece{.bytes = box.bytes(), .type = cudaGraphNodeTypeMemset};
+  if (Runtime::instance().checks) {
+    add_use(piece.uses, to, box, true);
+  }
+  return put_on(where.first, waits, std::move(piece),
                 [to, value, box] { fill_box(to, value, box); });
 }
 

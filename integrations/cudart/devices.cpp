@@ -33,6 +33,10 @@ class PeerAccess {
     const std::lock_guard lock(mutex_);
     return enabled_.emplace(device, peer).second;
   }
+  bool has(int device, int peer) {
+    const std::lock_guard lock(mutex_);
+    return enabled_.count({device, peer}) != 0;
+  }
   bool disable(int device, int peer) {
     const std::lock_guard lock(mutex_);
     return enabled_.erase({device, peer}) != 0;
@@ -182,6 +186,8 @@ cudaError_t reset() {
 }  // namespace
 
 PciPlace pci_place(int device) { return {.domain = kPciDomain, .bus = physical(device)}; }
+
+bool has_opened_peer(int device, int peer) { return PeerAccess::instance().has(device, peer); }
 
 cudaUUID_t uuid_of(int device) {
   cudaUUID_t uuid{};

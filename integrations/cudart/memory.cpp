@@ -10,6 +10,7 @@
 #include "core/base/units.hpp"
 #include "core/device/virtual_devices.h"
 #include "integrations/cudart/call.hpp"
+#include "integrations/cudart/runtime.hpp"
 
 namespace plexus::cudart {
 namespace {
@@ -54,7 +55,7 @@ bool is_counted(MemoryKind kind) {
 cudaError_t Memory::take(size_t size_bytes, int device, std::byte** data) {
   if (size_bytes > kSmallMax) {
     void* memory = nullptr;
-    if (ncclMemAlloc(&memory, size_bytes) != ncclSuccess) {
+    if (plexusAllocateMemory(&memory, size_bytes) != ncclSuccess) {
       return cudaErrorMemoryAllocation;
     }
     *data = static_cast<std::byte*>(memory);
@@ -74,7 +75,7 @@ cudaError_t Memory::take(size_t size_bytes, int device, std::byte** data) {
     }
   }
   void* memory = nullptr;
-  if (ncclMemAlloc(&memory, kBlockBytes) != ncclSuccess) {
+  if (plexusAllocateMemory(&memory, kBlockBytes) != ncclSuccess) {
     return cudaErrorMemoryAllocation;
   }
   blocks_.push_back({.data = static_cast<std::byte*>(memory), .device = device, .holes = {}});
@@ -88,7 +89,7 @@ void Memory::give_back(std::byte* data, size_t size_bytes) {
     return data >= each.data && data < each.data + kBlockBytes;
   });
   if (block == blocks_.end()) {
-    static_cast<void>(ncclMemFree(data));
+    static_cast<void>(plexusFreeMemory(data));
     return;
   }
   auto& holes = block->holes;
@@ -106,7 +107,7 @@ void Memory::give_back(std::byte* data, size_t size_bytes) {
     }
   }
   if (!block->is_used(kBlockBytes)) {
-    static_cast<void>(ncclMemFree(block->data));
+    static_cast<void>(plexusFreeMemory(block->data));
     blocks_.erase(block);
   }
 }
@@ -123,7 +124,7 @@ cudaError_t Memory::allocate(const Allocation& wish, void** memory) {
         wish.size_bytes, wish.device, bytes_per_device_);
   }
   const size_t room = align_up(wish.size_bytes, kAlignment);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   uint64_t& used = used_.at(static_cast<size_t>(wish.device));
   if (is_counted(wish.kind) && room > bytes_per_device_ - used) {
     return refuse(cudaErrorMemoryAllocation,
@@ -139,7 +140,23 @@ cudaError_t Memory::allocate(const Allocation& wish, void** memory) {
     peak_ = std::max(peak_, used);
   }
   *memory = made.data;
+  lock.unlock();
+  if (checks_) {
+    plexusNoteNew(made.data, made.size_bytes);
+  }
   return cudaSuccess;
+}
+
+/// What begins at `data` is in no table any more.
+void Memory::let_go(std::byte* data, size_t size_bytes) {
+  const auto release = [](void* kept, size_t kept_bytes) {
+    Memory& memory = Runtime::instance().memory;
+    const std::lock_guard lock(memory.mutex_);
+    memory.give_back(static_cast<std::byte*>(kept), kept_bytes);
+  };
+  if (!checks_ || plexusKeepFreed(data, size_bytes, release) == 0) {
+    release(data, size_bytes);
+  }
 }
 
 std::map<const std::byte*, Allocation>::const_iterator Memory::at(const void* address) const {
@@ -153,7 +170,7 @@ std::map<const std::byte*, Allocation>::const_iterator Memory::at(const void* ad
 }
 
 cudaError_t Memory::release(void* memory, std::initializer_list<MemoryKind> kinds) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto found = at(memory);
   if (found == known_.end()) {
     return refuse(cudaErrorInvalidValue,
@@ -172,11 +189,12 @@ cudaError_t Memory::release(void* memory, std::initializer_list<MemoryKind> kind
   }
   const size_t room = align_up(allocation.size_bytes, kAlignment);
   known_.erase(found);
-  if (allocation.kind != MemoryKind::kRegistered) {
-    give_back(allocation.data, room);
-  }
   if (is_counted(allocation.kind)) {
     used_.at(static_cast<size_t>(allocation.device)) -= room;
+  }
+  lock.unlock();
+  if (allocation.kind != MemoryKind::kRegistered) {
+    let_go(allocation.data, room);
   }
   return cudaSuccess;
 }

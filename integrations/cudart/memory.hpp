@@ -35,8 +35,9 @@ int current_device() noexcept;
 /// Threads: any.
 class Memory {
  public:
-  Memory(size_t devices, uint64_t bytes_per_device)
-      : bytes_per_device_(bytes_per_device), used_(devices, 0) {}
+  /// `checks`: freed memory is kept for a while, so that its use is found (PLEXUS_CHECK=1).
+  Memory(size_t devices, uint64_t bytes_per_device, bool checks)
+      : bytes_per_device_(bytes_per_device), checks_(checks), used_(devices, 0) {}
 
   /// cudaErrorMemoryAllocation: the device is full, or this machine. Size 0 gives nullptr.
   cudaError_t allocate(const Allocation& wish, void** memory);
@@ -70,10 +71,12 @@ class Memory {
   };
   cudaError_t take(size_t size_bytes, int device, std::byte** data);
   void give_back(std::byte* data, size_t size_bytes);
+  void let_go(std::byte* data, size_t size_bytes);
   [[nodiscard]] std::map<const std::byte*, Allocation>::const_iterator at(
       const void* address) const;
 
   const uint64_t bytes_per_device_;
+  const bool checks_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, Allocation> known_;  // guarded by mutex_, as all below
   std::vector<uint64_t> used_;                    // [device]

@@ -26,7 +26,13 @@ cudaError_t release(void* memory, std::initializer_list<MemoryKind> kinds) {
     return cudaSuccess;
   }
   Runtime& runtime = Runtime::instance();
-  if (const auto found = runtime.memory.find(memory); found.has_value()) {
+  const auto found = runtime.memory.find(memory);
+  if (runtime.checks) {
+    const bool is_whole = found.has_value() && found->data == memory;
+    static_cast<void>(
+        plexusNoteFree(current_function(), nullptr, memory, is_whole ? found->size_bytes : 0));
+  }
+  if (found.has_value()) {
     runtime.streams.wait_device(found->device);
   }
   return runtime.memory.release(memory, kinds);
@@ -106,9 +112,17 @@ cudaError_t release_in_order(void* memory, cudaStream_t stream) {
     return refuse(cudaErrorInvalidValue, "{} is not the start of memory of a device",
                   fmt::ptr(memory));
   }
-  return runtime.streams.enqueue_work(stream, &runtime.copies, [memory] {
+  const auto free = [memory] {
     static_cast<void>(Runtime::instance().memory.release(memory, {MemoryKind::kDevice}));
-  });
+  };
+  return runtime.streams.enqueue(
+      stream, cudaGraphNodeTypeMemFree,
+      [&runtime, memory, size_bytes = found->size_bytes, free](cudaStream_t handle) {
+        if (runtime.checks) {
+          static_cast<void>(plexusNoteFree(current_function(), handle, memory, size_bytes));
+        }
+        return issue_work(handle, &runtime.copies, free);
+      });
 }
 
 }  // namespace

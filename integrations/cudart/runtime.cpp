@@ -146,7 +146,7 @@ Runtime::Runtime() {
   }
 }
 Runtime::Runtime(AfterFork /*tag*/, Runtime& parents)
-    : settings(parents.settings), is_childs(true) {}
+    : settings(parents.settings), checks(false), is_childs(true) {}
 
 int Runtime::copy_threads() { return std::clamp(cores_available(), 1, kCopyThreadsMax); }
 
@@ -176,8 +176,11 @@ cudaError_t check_pointer(const void* pointer, const char* what) {
   return pointer != nullptr ? cudaSuccess : refuse(cudaErrorInvalidValue, "{} is NULL", what);
 }
 
-CallName::CallName(const char* name) noexcept { this_thread.function = name; }
-CallName::~CallName() { this_thread.function = nullptr; }
+CallName::CallName(const char* name) noexcept : outer_(this_thread.function) {
+  this_thread.function = name;
+}
+CallName::~CallName() { this_thread.function = outer_; }
+const char* current_function() noexcept { return this_thread.function; }
 
 cudaError_t check_use() noexcept {
   if (Worker::is_current()) {

@@ -31,8 +31,9 @@ class Runtime {
   static Runtime& instance() { return Immortal<Runtime>::instance(); }
 
   const Settings settings = read_settings();
-  const bool is_childs = false;  // of a process that used CUDA
-  Memory memory{settings.devices.size(), settings.memory_bytes};
+  const bool checks = plexusChecks() != 0;  // PLEXUS_CHECK=1
+  const bool is_childs = false;             // of a process that used CUDA
+  Memory memory{settings.devices.size(), settings.memory_bytes, checks};
   Streams streams{settings.devices.size()};
   Worker host_functions{"host functions of streams", 1};
   Worker copies{"copies of streams", copy_threads()};

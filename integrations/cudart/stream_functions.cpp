@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "integrations/cudart/call.hpp"
+#include "integrations/cudart/devices.hpp"
 #include "integrations/cudart/include/cuda_runtime_api.h"
 #include "integrations/cudart/runtime.hpp"
 
@@ -34,8 +35,22 @@ cudaError_t describe(cudaStream_t stream, T* out, const Pick& pick) {
 
 cudaError_t call_back(cudaStream_t stream, std::function<void()> function) {
   Runtime& runtime = Runtime::instance();
-  return runtime.streams.enqueue_work(stream, &runtime.host_functions, std::move(function),
-                                      cudaGraphNodeTypeHost);
+  if (!runtime.checks) {
+    return runtime.streams.enqueue_work(stream, &runtime.host_functions, std::move(function),
+                                        cudaGraphNodeTypeHost);
+  }
+  // The function may tell the program that what comes before it is done.
+  return runtime.streams.enqueue(
+      stream, cudaGraphNodeTypeHost, [&runtime, function](cudaStream_t handle) -> cudaError_t {
+        plexusEvent_t before = nullptr;
+        PLEXUS_CUDART_TRY(error_of(plexusEventCreate(&before)));
+        static_cast<void>(plexusEventRecord(before, handle));
+        return issue_work(handle, &runtime.host_functions, [before, function] {
+          static_cast<void>(plexusEventSynchronize(before));
+          static_cast<void>(plexusEventDestroy(before));
+          function();
+        });
+      });
 }
 
 // ---- core/device/virtual_devices.h ----
@@ -52,12 +67,26 @@ void capture(CUstream_st* stream, plexusCaptured_t* calls) {
   Runtime::instance().streams.capture(stream, calls);
 }
 
+int find_memory(const void* address, int device, plexusMemoryFacts* facts) {
+  const auto found = Runtime::instance().memory.find(address);
+  if (!found.has_value()) {
+    return 0;
+  }
+  const bool is_others = found->kind == MemoryKind::kDevice && found->device != device;
+  *facts = {.data = found->data,
+            .size_bytes = found->size_bytes,
+            .device = found->device,
+            .is_reachable = !is_others || has_opened_peer(device, found->device) ? 1 : 0};
+  return 1;
+}
+
 constexpr plexusVirtualDevices kDevices = {.count = count_devices,
                                            .current = current_device,
                                            .find_stream = find_stream,
                                            .before_work = before_work,
                                            .is_captured = is_captured,
-                                           .capture = capture};
+                                           .capture = capture,
+                                           .find_memory = find_memory};
 
 /// When the library is loaded, so that no communicator comes before.
 [[gnu::constructor]] void tell_plexus() { plexusUseVirtualDevices(&kDevices); }

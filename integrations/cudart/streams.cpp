@@ -74,9 +74,8 @@ cudaError_t error_of(int nccl_result) {
 
 cudaError_t issue_work(cudaStream_t handle, Worker* worker, const std::function<void()>& work) {
   auto job = std::make_unique<Job>(Job{work, worker});
-  const int issued = worker == nullptr
-                         ? static_cast<int>(plexusLaunchHostFunc(handle, run_short, job.get()))
-                         : plexusLaunchWork(handle, start_job, job.get());
+  const int issued = worker == nullptr ? plexusRunInTurn(handle, run_short, job.get())
+                                       : plexusLaunchWork(handle, start_job, job.get());
   if (issued == ncclSuccess) {
     static_cast<void>(job.release());  // who runs it frees it
   }
@@ -280,7 +279,13 @@ cudaError_t Streams::synchronize(cudaStream_t stream) {
 cudaError_t Streams::query(cudaStream_t stream) {
   std::shared_ptr<Stream> found;
   PLEXUS_CUDART_TRY(find_awaited(stream, &found));
-  return is_done(found->handle) ? cudaSuccess : cudaErrorNotReady;
+  if (!is_done(found->handle)) {
+    return cudaErrorNotReady;
+  }
+  if (Runtime::instance().checks) {
+    plexusStreamWaitIdle(found->handle);  // the program knows that now
+  }
+  return cudaSuccess;
 }
 
 void Streams::wait_device(int device) {
@@ -288,7 +293,7 @@ void Streams::wait_device(int device) {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [handle, stream] : known_) {
-      if (stream->device == device && !is_done(handle)) {
+      if (stream->device == device && (Runtime::instance().checks || !is_done(handle))) {
         busy.push_back(handle);
       }
     }
