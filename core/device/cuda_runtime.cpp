@@ -466,7 +466,9 @@ class CudaRuntime final : public DeviceRuntime {
     auto* query = attribute_query_.load(std::memory_order_relaxed);
     if (query == nullptr) {
       void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);  // never closed
-      query = driver == nullptr
+      const bool is_virtual =  // one over host memory (integrations/cudart)
+          driver != nullptr && dlsym(driver, "plexusVirtualDriver") != nullptr;
+      query = driver == nullptr || is_virtual
                   ? nullptr
                   : reinterpret_cast<AttributeQuery>(dlsym(driver, "cuPointerGetAttribute"));
       attribute_query_.store(query, std::memory_order_relaxed);

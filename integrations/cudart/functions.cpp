@@ -2,6 +2,7 @@
 // Kernels: what nvcc compiled is registered, so that programs with kernels link and start, and a
 // launch of one says why it cannot run; what plexus-nvcc compiled is run.
 #include <algorithm>
+#include <dlfcn.h>
 #include <map>
 #include <mutex>
 #include <string>
@@ -15,6 +16,8 @@
 
 namespace plexus::cudart {
 namespace {
+
+constexpr unsigned kVersionAsked = 12000;  // by callers that name none
 
 /// The kernels that were registered, by the address of their functions: names of those that nvcc
 /// compiled, entries of those of plexus-nvcc. Threads: any.
@@ -92,18 +95,42 @@ cudaError_t count_blocks(int* blocks, const void* function, int threads) {
   return cudaSuccess;
 }
 
-/// There is no driver; a program asks for what it may do without.
+/// Of libcuda.so.1 beside this library, which puts the driver's names to this one's functions.
+void* find_in_driver(const char* symbol, unsigned version) {
+  using Find = int (*)(const char*, void**, int, unsigned long long, int*);
+  static const auto find = []() -> Find {
+    Dl_info own{};
+    if (::dladdr(reinterpret_cast<const void*>(&find_in_driver), &own) == 0) {
+      return nullptr;
+    }
+    const std::string file = own.dli_fname;
+    void* const driver = ::dlopen((file.substr(0, file.rfind('/') + 1) + "libcuda.so.1").c_str(),
+                                  RTLD_NOW | RTLD_LOCAL);  // never closed
+    return driver == nullptr ? nullptr
+                             : reinterpret_cast<Find>(::dlsym(driver, "cuGetProcAddress_v2"));
+  }();
+  void* found = nullptr;
+  if (find != nullptr) {
+    static_cast<void>(find(symbol, &found, static_cast<int>(version), 0, nullptr));
+  }
+  return found;
+}
+
 cudaError_t find_driver_function(const char* symbol,
                                  void** function,
+                                 unsigned version,
                                  cudaDriverEntryPointQueryResult* status) {
   PLEXUS_CUDART_TRY(check_pointer(symbol, "the name"));
   PLEXUS_CUDART_TRY(check_pointer(function, "the address of the function"));
-  *function = nullptr;
+  *function = find_in_driver(symbol, version);
   if (status != nullptr) {
-    *status = cudaDriverEntryPointSymbolNotFound;
+    *status =
+        *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
   }
-  return refuse(cudaErrorSymbolNotFound, "the driver has no function {:.100}", symbol);
+  return *function != nullptr
+             ? cudaSuccess
+             : refuse(cudaErrorSymbolNotFound, "the driver has no function {:.100}", symbol);
 }
 
 }  // namespace
@@ -176,16 +203,16 @@ PLEXUS_CUDART cudaError_t cudaGetDriverEntryPoint(const char* symbol,
                                                   unsigned long long /*flags*/,
                                                   cudaDriverEntryPointQueryResult* status) {
   return call("cudaGetDriverEntryPoint",
-              [&] { return find_driver_function(symbol, function, status); });
+              [&] { return find_driver_function(symbol, function, kVersionAsked, status); });
 }
 PLEXUS_CUDART cudaError_t
 cudaGetDriverEntryPointByVersion(const char* symbol,
                                  void** function,
-                                 unsigned /*version*/,
+                                 unsigned version,
                                  unsigned long long /*flags*/,
                                  cudaDriverEntryPointQueryResult* status) {
   return call("cudaGetDriverEntryPointByVersion",
-              [&] { return find_driver_function(symbol, function, status); });
+              [&] { return find_driver_function(symbol, function, version, status); });
 }
 
 // ---- what nvcc's code calls by itself ----

@@ -44,6 +44,11 @@ class Run(unittest.TestCase):
                     self.assertEqual(ended.returncode, 1)
                     self.assertIn(wanted, ended.stderr)
 
+    def test_a_program_without_cuda_stays_on_the_host(self):
+        ended = run("--summary", program=(PLEXUS, "perf", "all_reduce", "-g", "2", "-b", "8", "-e", "8", "-n", "1"))
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertNotIn("virtual devices", ended.stderr)  # nobody has used any
+
     def test_visible_devices_are_counted_from_zero(self):
         self.assertEqual(run(CUDA_VISIBLE_DEVICES="7,2").returncode, 0)
 
