@@ -173,6 +173,12 @@ PLEXUS_CUDART cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
   return call("cudaStreamGetCaptureInfo",
               [&] { return describe_capture_without_graph(stream, status, id, graph, count); });
 }
+PLEXUS_CUDART cudaError_t cudaGraphAddDependencies(cudaGraph_t graph,
+                                                   const cudaGraphNode_t* from,
+                                                   const cudaGraphNode_t* to,
+                                                   size_t count) {
+  return call("cudaGraphAddDependencies", [&] { return add_dependencies(graph, from, to, count); });
+}
 PLEXUS_CUDART cudaError_t cudaGetDeviceProperties_v2(void* properties, int device) {
   return call("cudaGetDeviceProperties", [&] { return describe(properties, device); });
 }
@@ -196,6 +202,13 @@ PLEXUS_CUDART cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                                    size_t* count) {
   return call("cudaStreamGetCaptureInfo",
               [&] { return describe_capture_without_graph(stream, status, id, graph, count); });
+}
+PLEXUS_CUDART cudaError_t cudaGraphAddDependencies(cudaGraph_t graph,
+                                                   const cudaGraphNode_t* from,
+                                                   const cudaGraphNode_t* to,
+                                                   const cudaGraphEdgeData* /*edges*/,
+                                                   size_t count) {
+  return call("cudaGraphAddDependencies", [&] { return add_dependencies(graph, from, to, count); });
 }
 PLEXUS_CUDART cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call("cudaGetDeviceProperties", [&] { return describe(properties, device); });

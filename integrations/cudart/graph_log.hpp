@@ -45,6 +45,12 @@ struct Capture {
   std::atomic<bool> is_invalid{false};
 };
 
+/// Edges of a graph that is built node by node.
+cudaError_t add_dependencies(cudaGraph_t graph,
+                             const cudaGraphNode_t* from,
+                             const cudaGraphNode_t* to,
+                             size_t count);
+
 /// Does lane 0 wait, in the end, for all that is on the others?
 bool is_joined(const GraphLog& log);
 

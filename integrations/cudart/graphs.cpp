@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "integrations/cudart/call.hpp"
+#include "integrations/cudart/graph_nodes.hpp"
 #include "integrations/cudart/include/cuda_runtime_api.h"
 #include "integrations/cudart/runtime.hpp"
 
@@ -81,8 +83,10 @@ class GraphExec {
   std::vector<plexusEvent_t> marks_;
 };
 
+/// By capture, or node by node.
 struct Graph {
   std::shared_ptr<const GraphLog> log;
+  std::vector<std::shared_ptr<GraphNode>> nodes{};
 };
 
 /// Threads: any.
@@ -114,12 +118,75 @@ class Graphs {
     PLEXUS_CUDART_TRY(check_pointer(exec, "the address of the instantiated graph"));
     std::shared_ptr<Graph> found;
     PLEXUS_CUDART_TRY(find(graph, &found));
-    auto made = std::make_shared<GraphExec>(found->log);
+    std::shared_ptr<const GraphLog> log;
+    PLEXUS_CUDART_TRY(find_log(*found, &log));
+    auto made = std::make_shared<GraphExec>(std::move(log));
     PLEXUS_CUDART_TRY(made->prepare());
     const std::lock_guard lock(mutex_);
     *exec = reinterpret_cast<cudaGraphExec_t>(made.get());
     execs_.emplace(*exec, std::move(made));
     return cudaSuccess;
+  }
+  /// All that a graph does.
+  cudaError_t find_log(const Graph& graph, std::shared_ptr<const GraphLog>* log) {
+    const std::lock_guard lock(mutex_);
+    *log = graph.log;
+    if (graph.nodes.empty()) {
+      return cudaSuccess;
+    }
+    const auto sorted = sort_nodes(graph.nodes);
+    if (sorted.empty()) {
+      return refuse(cudaErrorInvalidValue, "nodes of the graph wait for each other in a circle");
+    }
+    *log = std::make_shared<const GraphLog>(assemble(sorted));
+    return cudaSuccess;
+  }
+  /// `after`: nodes of the same graph.
+  cudaError_t add_node(cudaGraph_t graph,
+                       const std::shared_ptr<GraphNode>& node,
+                       std::span<const cudaGraphNode_t> after) {
+    std::shared_ptr<Graph> found;
+    PLEXUS_CUDART_TRY(find(graph, &found));
+    if (!found->log->ops.empty()) {
+      return refuse(cudaErrorNotSupported, "a graph of a capture gets no further nodes");
+    }
+    const std::lock_guard lock(mutex_);
+    for (cudaGraphNode_t const each : after) {
+      PLEXUS_CUDART_TRY(add_edge(*found, *node, each));
+    }
+    found->nodes.push_back(node);
+    return cudaSuccess;
+  }
+  cudaError_t add_edges(cudaGraph_t graph,
+                        std::span<const cudaGraphNode_t> from,
+                        std::span<const cudaGraphNode_t> to) {
+    std::shared_ptr<Graph> found;
+    PLEXUS_CUDART_TRY(find(graph, &found));
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < to.size(); ++i) {
+      GraphNode* const node = find_node(*found, to[i]);
+      if (node == nullptr) {
+        return refuse(cudaErrorInvalidValue, "{} is no node of the graph", fmt::ptr(to[i]));
+      }
+      PLEXUS_CUDART_TRY(add_edge(*found, *node, from[i]));
+    }
+    return cudaSuccess;
+  }
+  cudaError_t find_type(cudaGraphNode_t node, cudaGraphNodeType* type) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [handle, graph] : graphs_) {
+      if (const GraphNode* const found = find_node(*graph, node); found != nullptr) {
+        *type = found->type;
+        return cudaSuccess;
+      }
+      for (const GraphOp& op : graph->log->ops) {
+        if (static_cast<const void*>(&op) == static_cast<const void*>(node)) {
+          *type = op.type;
+          return cudaSuccess;
+        }
+      }
+    }
+    return refuse(cudaErrorInvalidValue, "{} is no node of a graph", fmt::ptr(node));
   }
   /// Launches that are under way end still.
   cudaError_t remove(cudaGraphExec_t exec) {
@@ -133,6 +200,21 @@ class Graphs {
  private:
   friend class Immortal<Graphs>;
   Graphs() = default;
+  /// nullptr: it is none of the graph's.
+  static GraphNode* find_node(const Graph& graph, cudaGraphNode_t node) {
+    const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(), [node](const auto& each) {
+      return static_cast<const void*>(each.get()) == static_cast<const void*>(node);
+    });
+    return at == graph.nodes.end() ? nullptr : at->get();
+  }
+  static cudaError_t add_edge(const Graph& graph, GraphNode& node, cudaGraphNode_t after) {
+    const GraphNode* const found = find_node(graph, after);
+    if (found == nullptr) {
+      return refuse(cudaErrorInvalidValue, "{} is no node of the graph", fmt::ptr(after));
+    }
+    node.after.push_back(found);
+    return cudaSuccess;
+  }
   template <class Handle, class T>
   cudaError_t find_in(const std::unordered_map<Handle, std::shared_ptr<T>>& all,
                       Handle handle,
@@ -201,12 +283,17 @@ cudaError_t list_nodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count)
   PLEXUS_CUDART_TRY(check_pointer(count, "the address of the count"));
   std::shared_ptr<Graph> found;
   PLEXUS_CUDART_TRY(Graphs::instance().find(graph, &found));
-  const size_t all = count_work(*found->log);
+  const size_t all = found->nodes.empty() ? count_work(*found->log) : found->nodes.size();
   if (nodes == nullptr) {
     *count = all;
     return cudaSuccess;
   }
   size_t next = 0;
+  for (const auto& node : found->nodes) {
+    if (next < *count) {
+      nodes[next++] = reinterpret_cast<cudaGraphNode_t>(node.get());
+    }
+  }
   for (const GraphOp& op : found->log->ops) {
     if (op.kind == GraphOp::Kind::kWork && next < *count) {
       // NOLINTNEXTLINE(*-const-cast): a handle
@@ -225,11 +312,13 @@ cudaError_t update(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateR
   PLEXUS_CUDART_TRY(Graphs::instance().find(exec, &found));
   PLEXUS_CUDART_TRY(Graphs::instance().find(graph, &from));
   const auto log = found->log();
+  std::shared_ptr<const GraphLog> other;
+  PLEXUS_CUDART_TRY(Graphs::instance().find_log(*from, &other));
   const auto is_same = [](const GraphOp& a, const GraphOp& b) {
     return a.kind == b.kind && a.lane == b.lane && a.mark == b.mark && a.type == b.type;
   };
-  const bool fits = std::equal(log->ops.begin(), log->ops.end(), from->log->ops.begin(),
-                               from->log->ops.end(), is_same);
+  const bool fits =
+      std::equal(log->ops.begin(), log->ops.end(), other->ops.begin(), other->ops.end(), is_same);
   if (info != nullptr) {
     *info = {.result = fits ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged,
              .errorNode = nullptr,
@@ -238,11 +327,60 @@ cudaError_t update(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateR
   if (!fits) {
     return refuse(cudaErrorGraphExecUpdateFailure, "the graphs differ in their steps");
   }
-  found->update(from->log);
+  found->update(std::move(other));
   return cudaSuccess;
 }
 
+/// Adds a node that does what `body` puts on a stream, which is captured for that.
+template <class Body>
+cudaError_t add_node(cudaGraphNode_t* node,
+                     cudaGraph_t graph,
+                     std::span<const cudaGraphNode_t> after,
+                     cudaGraphNodeType type,
+                     const Body& body) {
+  PLEXUS_CUDART_TRY(check_pointer(node, "the address of the node"));
+  Streams& streams = Runtime::instance().streams;
+  cudaStream_t stream = nullptr;
+  PLEXUS_CUDART_TRY(streams.create(cudaStreamNonBlocking, 0, &stream));
+  PLEXUS_CUDART_TRY(streams.begin_capture(stream, cudaStreamCaptureModeRelaxed));
+  const cudaError_t put = body(stream);
+  auto made = std::make_shared<GraphNode>();
+  made->type = type;
+  const cudaError_t ended = streams.end_capture(stream, &made->log);
+  PLEXUS_CUDART_TRY(streams.destroy(stream));
+  PLEXUS_CUDART_TRY(put);
+  PLEXUS_CUDART_TRY(ended);
+  PLEXUS_CUDART_TRY(Graphs::instance().add_node(graph, made, after));
+  *node = reinterpret_cast<cudaGraphNode_t>(made.get());
+  return cudaSuccess;
+}
+
+cudaError_t fill(const cudaMemsetParams& wish, cudaStream_t stream) {
+  const unsigned byte = wish.value & 0xffU;
+  const bool is_one_byte = wish.elementSize == 1 ||
+                           (wish.elementSize == 2 && wish.value == byte * 0x101U) ||
+                           (wish.elementSize == 4 && wish.value == byte * 0x1010101U);
+  if (!is_one_byte) {
+    return refuse(cudaErrorNotSupported,
+                  "memset nodes set bytes that are all the same: the value is {:#x}, of {} bytes",
+                  wish.value, wish.elementSize);
+  }
+  const size_t width = wish.width * wish.elementSize;
+  return cudaMemset2DAsync(wish.dst, wish.height > 1 ? wish.pitch : width, static_cast<int>(byte),
+                           width, wish.height, stream);
+}
+
 }  // namespace
+
+cudaError_t add_dependencies(cudaGraph_t graph,
+                             const cudaGraphNode_t* from,
+                             const cudaGraphNode_t* to,
+                             size_t count) {
+  PLEXUS_CUDART_TRY(count == 0 ? cudaSuccess : check_pointer(from, "the list of nodes"));
+  PLEXUS_CUDART_TRY(count == 0 ? cudaSuccess : check_pointer(to, "the list of nodes"));
+  return Graphs::instance().add_edges(graph, {from, count}, {to, count});
+}
+
 }  // namespace plexus::cudart
 
 using namespace plexus::cudart;  // NOLINT(google-build-using-namespace): as all of this file
@@ -310,4 +448,102 @@ PLEXUS_CUDART cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec,
                                               cudaGraph_t graph,
                                               cudaGraphExecUpdateResultInfo* info) {
   return call("cudaGraphExecUpdate", [&] { return update(exec, graph, info); });
+}
+
+// ---- node by node ----
+
+// NOLINTBEGIN(readability-function-size): the numbers of parameters are CUDA's
+PLEXUS_CUDART cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node,
+                                                 cudaGraph_t graph,
+                                                 const cudaGraphNode_t* after,
+                                                 size_t count,
+                                                 const cudaKernelNodeParams* wish) {
+  return call("cudaGraphAddKernelNode", [&]() -> cudaError_t {
+    PLEXUS_CUDART_TRY(check_pointer(wish, "the parameters"));
+    PLEXUS_CUDART_TRY(check_pointer(wish->kernelParams, "the list of the kernel's arguments"));
+    return add_node(node, graph, {after, count}, cudaGraphNodeTypeKernel, [&](cudaStream_t stream) {
+      return cudaLaunchKernel(wish->func, wish->gridDim, wish->blockDim, wish->kernelParams,
+                              wish->sharedMemBytes, stream);
+    });
+  });
+}
+PLEXUS_CUDART cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* node,
+                                                 cudaGraph_t graph,
+                                                 const cudaGraphNode_t* after,
+                                                 size_t count,
+                                                 const cudaMemcpy3DParms* wish) {
+  return call("cudaGraphAddMemcpyNode", [&] {
+    return add_node(node, graph, {after, count}, cudaGraphNodeTypeMemcpy,
+                    [&](cudaStream_t stream) { return cudaMemcpy3DAsync(wish, stream); });
+  });
+}
+PLEXUS_CUDART cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node,
+                                                   cudaGraph_t graph,
+                                                   const cudaGraphNode_t* after,
+                                                   size_t count,
+                                                   void* to,
+                                                   const void* from,
+                                                   size_t bytes,
+                                                   cudaMemcpyKind kind) {
+  return call("cudaGraphAddMemcpyNode1D", [&] {
+    return add_node(node, graph, {after, count}, cudaGraphNodeTypeMemcpy, [&](cudaStream_t stream) {
+      return cudaMemcpyAsync(to, from, bytes, kind, stream);
+    });
+  });
+}
+PLEXUS_CUDART cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node,
+                                                 cudaGraph_t graph,
+                                                 const cudaGraphNode_t* after,
+                                                 size_t count,
+                                                 const cudaMemsetParams* wish) {
+  return call("cudaGraphAddMemsetNode", [&]() -> cudaError_t {
+    PLEXUS_CUDART_TRY(check_pointer(wish, "the parameters"));
+    return add_node(node, graph, {after, count}, cudaGraphNodeTypeMemset,
+                    [&](cudaStream_t stream) { return fill(*wish, stream); });
+  });
+}
+PLEXUS_CUDART cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node,
+                                               cudaGraph_t graph,
+                                               const cudaGraphNode_t* after,
+                                               size_t count,
+                                               const cudaHostNodeParams* wish) {
+  return call("cudaGraphAddHostNode", [&]() -> cudaError_t {
+    PLEXUS_CUDART_TRY(check_pointer(wish, "the parameters"));
+    return add_node(node, graph, {after, count}, cudaGraphNodeTypeHost, [&](cudaStream_t stream) {
+      return cudaLaunchHostFunc(stream, wish->fn, wish->userData);
+    });
+  });
+}
+PLEXUS_CUDART cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node,
+                                                cudaGraph_t graph,
+                                                const cudaGraphNode_t* after,
+                                                size_t count) {
+  return call("cudaGraphAddEmptyNode", [&] {
+    return add_node(node, graph, {after, count}, cudaGraphNodeTypeEmpty,
+                    [](cudaStream_t) { return cudaSuccess; });
+  });
+}
+PLEXUS_CUDART cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node,
+                                                     cudaGraph_t graph,
+                                                     const cudaGraphNode_t* after,
+                                                     size_t count,
+                                                     cudaGraph_t child) {
+  return call("cudaGraphAddChildGraphNode", [&]() -> cudaError_t {
+    PLEXUS_CUDART_TRY(check_pointer(node, "the address of the node"));
+    std::shared_ptr<Graph> found;
+    PLEXUS_CUDART_TRY(Graphs::instance().find(child, &found));
+    auto made = std::make_shared<GraphNode>();
+    made->type = cudaGraphNodeTypeGraph;
+    PLEXUS_CUDART_TRY(Graphs::instance().find_log(*found, &made->log));
+    PLEXUS_CUDART_TRY(Graphs::instance().add_node(graph, made, {after, count}));
+    *node = reinterpret_cast<cudaGraphNode_t>(made.get());
+    return cudaSuccess;
+  });
+}
+// NOLINTEND(readability-function-size)
+PLEXUS_CUDART cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  return call("cudaGraphNodeGetType", [&]() -> cudaError_t {
+    PLEXUS_CUDART_TRY(check_pointer(type, "the address of the type"));
+    return Graphs::instance().find_type(node, type);
+  });
 }

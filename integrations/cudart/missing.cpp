@@ -2,9 +2,7 @@
 // The functions of the CUDA runtime that this library does not have: each says so, by its name, and
 // returns cudaErrorNotSupported. What they are passed does not matter, by the convention for calls.
 #include "integrations/cudart/call.hpp"
-
 namespace {
-
 cudaError_t refuse(const char* name) {
   return plexus::cudart::call(
       name,
@@ -14,13 +12,10 @@ cudaError_t refuse(const char* name) {
       },
       plexus::cudart::Use::kAnywhere);
 }
-
 }  // namespace
-
 // NOLINTNEXTLINE(cppcoreguidelines-macro-usage): defines functions by their names
 #define PLEXUS_MISSING(name) \
   extern "C" __attribute__((visibility("default"))) cudaError_t name() { return refuse(#name); }
-
 // clang-format off
 PLEXUS_MISSING(cudaArrayGetInfo) PLEXUS_MISSING(cudaArrayGetMemoryRequirements) PLEXUS_MISSING(cudaArrayGetPlane)
 PLEXUS_MISSING(cudaArrayGetSparseProperties) PLEXUS_MISSING(cudaCreateSurfaceObject)
@@ -53,15 +48,14 @@ PLEXUS_MISSING(cudaGetDriverEntryPoint_ptsz) PLEXUS_MISSING(cudaGetFuncBySymbol)
 PLEXUS_MISSING(cudaGetMipmappedArrayLevel) PLEXUS_MISSING(cudaGetSurfaceObjectResourceDesc)
 PLEXUS_MISSING(cudaGetSymbolAddress) PLEXUS_MISSING(cudaGetSymbolSize)
 PLEXUS_MISSING(cudaGetTextureObjectResourceDesc) PLEXUS_MISSING(cudaGetTextureObjectResourceViewDesc)
-PLEXUS_MISSING(cudaGetTextureObjectTextureDesc) PLEXUS_MISSING(cudaGraphAddChildGraphNode)
-PLEXUS_MISSING(cudaGraphAddDependencies) PLEXUS_MISSING(cudaGraphAddEmptyNode)
+PLEXUS_MISSING(cudaGetTextureObjectTextureDesc)
 PLEXUS_MISSING(cudaGraphAddEventRecordNode) PLEXUS_MISSING(cudaGraphAddEventWaitNode)
 PLEXUS_MISSING(cudaGraphAddExternalSemaphoresSignalNode)
-PLEXUS_MISSING(cudaGraphAddExternalSemaphoresWaitNode) PLEXUS_MISSING(cudaGraphAddHostNode)
-PLEXUS_MISSING(cudaGraphAddKernelNode) PLEXUS_MISSING(cudaGraphAddMemAllocNode)
-PLEXUS_MISSING(cudaGraphAddMemFreeNode) PLEXUS_MISSING(cudaGraphAddMemcpyNode)
-PLEXUS_MISSING(cudaGraphAddMemcpyNode1D) PLEXUS_MISSING(cudaGraphAddMemcpyNodeFromSymbol)
-PLEXUS_MISSING(cudaGraphAddMemcpyNodeToSymbol) PLEXUS_MISSING(cudaGraphAddMemsetNode)
+PLEXUS_MISSING(cudaGraphAddExternalSemaphoresWaitNode)
+PLEXUS_MISSING(cudaGraphAddMemAllocNode)
+PLEXUS_MISSING(cudaGraphAddMemFreeNode)
+PLEXUS_MISSING(cudaGraphAddMemcpyNodeFromSymbol)
+PLEXUS_MISSING(cudaGraphAddMemcpyNodeToSymbol)
 PLEXUS_MISSING(cudaGraphAddNode) PLEXUS_MISSING(cudaGraphChildGraphNodeGetGraph) PLEXUS_MISSING(cudaGraphClone)
 PLEXUS_MISSING(cudaGraphConditionalHandleCreate) PLEXUS_MISSING(cudaGraphDebugDotPrint)
 PLEXUS_MISSING(cudaGraphDestroyNode) PLEXUS_MISSING(cudaGraphEventRecordNodeGetEvent)
@@ -89,7 +83,7 @@ PLEXUS_MISSING(cudaGraphMemcpyNodeSetParams1D) PLEXUS_MISSING(cudaGraphMemcpyNod
 PLEXUS_MISSING(cudaGraphMemcpyNodeSetParamsToSymbol) PLEXUS_MISSING(cudaGraphMemsetNodeGetParams)
 PLEXUS_MISSING(cudaGraphMemsetNodeSetParams) PLEXUS_MISSING(cudaGraphNodeFindInClone)
 PLEXUS_MISSING(cudaGraphNodeGetDependencies) PLEXUS_MISSING(cudaGraphNodeGetDependentNodes)
-PLEXUS_MISSING(cudaGraphNodeGetEnabled) PLEXUS_MISSING(cudaGraphNodeGetType)
+PLEXUS_MISSING(cudaGraphNodeGetEnabled)
 PLEXUS_MISSING(cudaGraphNodeSetEnabled) PLEXUS_MISSING(cudaGraphNodeSetParams)
 PLEXUS_MISSING(cudaGraphReleaseUserObject) PLEXUS_MISSING(cudaGraphRemoveDependencies)
 PLEXUS_MISSING(cudaGraphRetainUserObject) PLEXUS_MISSING(cudaGraphUpload_ptsz)

@@ -401,11 +401,11 @@ TEST(HostFunctions, MustNotCallTheRuntime) {
   OK(cudaStreamDestroy(stream));
 }
 
-extern "C" cudaError_t cudaGraphAddEmptyNode();
+extern "C" cudaError_t cudaGraphAddMemAllocNode();
 extern "C" cudaError_t cudaMallocArray();
 
 TEST(MissingFunctions, SaySo) {
-  EXPECT_EQ(cudaGraphAddEmptyNode(), cudaErrorNotSupported);
+  EXPECT_EQ(cudaGraphAddMemAllocNode(), cudaErrorNotSupported);
   EXPECT_EQ(cudaMallocArray(), cudaErrorNotSupported);
   cudaGetLastError();
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs by capture: copies, host functions and NCCL calls, replayed.
+// Graphs by capture (copies, host functions and NCCL calls, replayed) and node by node.
 #include <atomic>
 #include <cuda_runtime.h>
 #include <nccl.h>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -172,6 +174,114 @@ TEST_F(Graphs, RepeatNcclCallsOfAllDevices) {
     OK(cudaStreamDestroy(streams[i]));
     OK(cudaFree(buffers[i]));
   }
+}
+
+// ---- node by node ----
+
+/// A host node writes down when it was called.
+struct Called {
+  std::atomic<int>* clock;
+  int at = 0;
+  static void note(void* user) {
+    auto& called = *static_cast<Called*>(user);
+    called.at = ++*called.clock;
+  }
+};
+
+TEST_F(Graphs, OfNodesKeepTheirDependencies) {
+  constexpr size_t kNodes = 40;
+  std::mt19937 random(7);
+  for (int round = 0; round < 20; ++round) {
+    cudaGraph_t graph = nullptr;
+    OK(cudaGraphCreate(&graph, 0));
+    std::atomic<int> clock{0};
+    std::vector<Called> called(kNodes, Called{&clock});
+    std::vector<cudaGraphNode_t> nodes;
+    std::vector<std::pair<size_t, size_t>> edges;
+    for (size_t i = 0; i < kNodes; ++i) {
+      std::vector<cudaGraphNode_t> after;
+      for (size_t before = 0; before < i; ++before) {
+        if (random() % 10 == 0) {
+          after.push_back(nodes[before]);
+          edges.emplace_back(before, i);
+        }
+      }
+      const cudaHostNodeParams wish{Called::note, &called[i]};
+      nodes.push_back(nullptr);
+      OK(cudaGraphAddHostNode(&nodes[i], graph, after.data(), after.size(), &wish));
+    }
+    // An edge that is added later, from a later node to an earlier one that nothing leads from.
+    OK(cudaGraphAddEmptyNode(&nodes.emplace_back(), graph, nullptr, 0));
+    OK(cudaGraphAddDependencies(graph, &nodes[kNodes], &nodes[0], nullptr, 1));
+    cudaGraphExec_t exec = nullptr;
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, stream_));
+    OK(cudaStreamSynchronize(stream_));
+    for (const Called& each : called) {
+      EXPECT_NE(each.at, 0);
+    }
+    for (const auto& [before, after] : edges) {
+      EXPECT_LT(called[before].at, called[after].at) << before << " " << after;
+    }
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+  }
+}
+
+TEST_F(Graphs, OfNodesCopySetAndHaveChildren) {
+  cudaGraph_t child = nullptr;
+  OK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
+  OK(cudaLaunchHostFunc(stream_, increment, memory_));
+  OK(cudaStreamEndCapture(stream_, &child));
+  cudaGraph_t graph = nullptr;
+  OK(cudaGraphCreate(&graph, 0));
+  cudaGraphNode_t set = nullptr;
+  cudaGraphNode_t count = nullptr;
+  cudaGraphNode_t copy = nullptr;
+  const cudaMemsetParams zeros{memory_, 0, 0, sizeof(int), 10, 1};
+  OK(cudaGraphAddMemsetNode(&set, graph, nullptr, 0, &zeros));
+  OK(cudaGraphAddChildGraphNode(&count, graph, &set, 1, child));
+  OK(cudaGraphAddMemcpyNode1D(&copy, graph, &count, 1, memory_ + 1, memory_, sizeof(int),
+                              cudaMemcpyDeviceToDevice));
+  size_t nodes = 0;
+  OK(cudaGraphGetNodes(graph, nullptr, &nodes));
+  EXPECT_EQ(nodes, 3U);
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  OK(cudaGraphNodeGetType(copy, &type));
+  EXPECT_EQ(type, cudaGraphNodeTypeMemcpy);
+  OK(cudaGraphDestroy(child));  // which the graph does not need any more
+  cudaGraphExec_t exec = nullptr;
+  OK(cudaGraphInstantiate(&exec, graph, 0));
+  for (int launch = 0; launch < 2; ++launch) {
+    OK(cudaMemset(memory_, 7, kCount * sizeof(int)));
+    OK(cudaStreamSynchronize(nullptr));
+    OK(cudaGraphLaunch(exec, stream_));
+    OK(cudaStreamSynchronize(stream_));
+    EXPECT_EQ(memory_[0], 1);
+    EXPECT_EQ(memory_[1], 1);
+    EXPECT_EQ(memory_[2], 0);
+  }
+  const cudaMemsetParams odd{memory_, 0, 0x01020304, sizeof(int), 10, 1};
+  EXPECT_EQ(cudaGraphAddMemsetNode(&set, graph, nullptr, 0, &odd), cudaErrorNotSupported);
+  OK(cudaGraphExecDestroy(exec));
+  OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(Graphs, OfNodesInACircleAreRefused) {
+  cudaGraph_t graph = nullptr;
+  OK(cudaGraphCreate(&graph, 0));
+  cudaGraphNode_t nodes[2] = {};
+  OK(cudaGraphAddEmptyNode(&nodes[0], graph, nullptr, 0));
+  OK(cudaGraphAddEmptyNode(&nodes[1], graph, &nodes[0], 1));
+  OK(cudaGraphAddDependencies(graph, &nodes[1], &nodes[0], nullptr, 1));
+  cudaGraphExec_t exec = nullptr;
+  EXPECT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaErrorInvalidValue);
+  cudaGraph_t other = nullptr;
+  OK(cudaGraphCreate(&other, 0));
+  cudaGraphNode_t node = nullptr;
+  EXPECT_EQ(cudaGraphAddEmptyNode(&node, other, &nodes[0], 1), cudaErrorInvalidValue);
+  OK(cudaGraphDestroy(graph));
+  OK(cudaGraphDestroy(other));
 }
 
 }  // namespace

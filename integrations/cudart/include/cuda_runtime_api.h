@@ -249,6 +249,49 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec,
                                           cudaGraph_t graph,
                                           unsigned long long flags PLEXUS_OR(0));
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType* type);
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node,
+                                   cudaGraph_t graph,
+                                   const cudaGraphNode_t* after,
+                                   size_t count,
+                                   const struct cudaKernelNodeParams* parameters);
+cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* node,
+                                   cudaGraph_t graph,
+                                   const cudaGraphNode_t* after,
+                                   size_t count,
+                                   const struct cudaMemcpy3DParms* parameters);
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node,
+                                     cudaGraph_t graph,
+                                     const cudaGraphNode_t* after,
+                                     size_t count,
+                                     void* to,
+                                     const void* from,
+                                     size_t bytes,
+                                     enum cudaMemcpyKind kind);
+cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node,
+                                   cudaGraph_t graph,
+                                   const cudaGraphNode_t* after,
+                                   size_t count,
+                                   const struct cudaMemsetParams* parameters);
+cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node,
+                                 cudaGraph_t graph,
+                                 const cudaGraphNode_t* after,
+                                 size_t count,
+                                 const struct cudaHostNodeParams* parameters);
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node,
+                                  cudaGraph_t graph,
+                                  const cudaGraphNode_t* after,
+                                  size_t count);
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node,
+                                       cudaGraph_t graph,
+                                       const cudaGraphNode_t* after,
+                                       size_t count,
+                                       cudaGraph_t child);
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph,
+                                     const cudaGraphNode_t* from,
+                                     const cudaGraphNode_t* to,
+                                     const cudaGraphEdgeData* edges,
+                                     size_t count);
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec,
