@@ -57,6 +57,14 @@ __global__ void add(int* out, A... values) {
 }
 }  // namespace
 
+/// Spins for so many cycles.
+__global__ void take_time(long long* taken, long long cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+  *taken = clock64() - start;
+}
+
 __global__ void vote(unsigned* out) {
   const unsigned odd = __ballot_sync(0xffffffffU, threadIdx.x % 2);
   const int neighbour = __shfl_xor_sync(0xffffffffU, static_cast<int>(threadIdx.x), 1);
@@ -155,6 +163,21 @@ int main() {
   halve<<<1, 2>>>(halves);
   OK(cudaDeviceSynchronize());
   EXPECT(static_cast<float>(halves[1]) == 1.5F);
+
+  auto* const taken = reinterpret_cast<long long*>(out);
+  int kilohertz = 0;
+  OK(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, 0));
+  cudaEvent_t start = nullptr;
+  cudaEvent_t end = nullptr;
+  OK(cudaEventCreate(&start));
+  OK(cudaEventCreate(&end));
+  OK(cudaEventRecord(start, stream));
+  take_time<<<1, 1, 0, stream>>>(taken, 5LL * kilohertz);  // 5 ms
+  OK(cudaEventRecord(end, stream));
+  OK(cudaEventSynchronize(end));
+  float milliseconds = 0;
+  OK(cudaEventElapsedTime(&milliseconds, start, end));
+  EXPECT(*taken >= 5LL * kilohertz && milliseconds >= 5);
 
   reverse<<<1, 2000>>>(data);
   EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);

@@ -8,6 +8,7 @@
 #ifndef PLEXUS_CPU_KERNELS_H_
 #define PLEXUS_CPU_KERNELS_H_
 
+#include <chrono>
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -254,7 +255,12 @@ inline float __int_as_float(int bits) {
   memcpy(&value, &bits, sizeof(value));
   return value;
 }
-inline long long clock64() { return static_cast<long long>(__builtin_ia32_rdtsc()); }
+/// Nanoseconds: the clock of a virtual device has 1 GHz (cudaDevAttrClockRate).
+inline long long clock64() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 #define PLEXUS_MIN_MAX(type)                                \
   inline type min(type a, type b) { return b < a ? b : a; } \
