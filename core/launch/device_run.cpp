@@ -2,6 +2,7 @@
 #include "core/launch/device_run.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/launch/call_runner.hpp"
@@ -47,6 +48,8 @@ void DeviceRun::prepare(Plan& plan,
   execution_.connected = true;
   execution_.pumps = described.pumps;
   execution_.watch = described.watch;
+  // Replays of a graph are calls that the log does not have.
+  execution_.calls_end = in_graph ? std::numeric_limits<uint64_t>::max() : described.calls_end;
   execution_.remote = this;
 }
 
