@@ -87,6 +87,41 @@ ncclResult_t plexusAllGatherV(const void* sendbuff,
                               ncclDataType_t datatype,
                               ncclComm_t comm,
                               cudaStream_t stream);
+/* Reduce-scatter with a count of its own for every rank: of the ranks' sendbuffs the elements from
+ * senddispls[i] on are reduced, and the sendcounts[i] results end in recvbuff of rank i. The arrays
+ * are equal on all ranks, recvcount is sendcounts[rank]. In place: recvbuff = sendbuff +
+ * senddispls[rank]. */
+ncclResult_t plexusReduceScatterV(const void* sendbuff,
+                                  const size_t* sendcounts,
+                                  const size_t* senddispls,
+                                  void* recvbuff,
+                                  size_t recvcount,
+                                  ncclDataType_t datatype,
+                                  ncclRedOp_t op,
+                                  ncclComm_t comm,
+                                  cudaStream_t stream);
+/* Gather and scatter with a count of its own for every rank. recvbuff and the arrays of a gather,
+ * sendbuff and those of a scatter are used on root only and may be NULL elsewhere; a count there
+ * that a rank does not expect is ncclInvalidUsage on all ranks. In place, on root: sendbuff =
+ * recvbuff + recvdispls[root], recvbuff = sendbuff + senddispls[root]. */
+ncclResult_t plexusGatherV(const void* sendbuff,
+                           size_t sendcount,
+                           void* recvbuff,
+                           const size_t* recvcounts,
+                           const size_t* recvdispls,
+                           ncclDataType_t datatype,
+                           int root,
+                           ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t plexusScatterV(const void* sendbuff,
+                            const size_t* sendcounts,
+                            const size_t* senddispls,
+                            void* recvbuff,
+                            size_t recvcount,
+                            ncclDataType_t datatype,
+                            int root,
+                            ncclComm_t comm,
+                            cudaStream_t stream);
 
 /* The ranks of comm whose processes are known to have died or ended, ascending in ranks, which has
  * room for ncclCommCount, and their number in count. For ncclCommShrink's list once a call has

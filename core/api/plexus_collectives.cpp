@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// plexus.h: collectives with counts of their own per rank, as groups of messages between all pairs.
+// plexus.h: collectives with counts of their own per rank, as groups of messages between pairs of
+// ranks, or of a reduction to each.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -21,9 +24,20 @@ struct Part {
   size_t count;
 };
 
+/// Peers [first, end).
+struct Peers {
+  int first;
+  int end;
+  [[nodiscard]] bool has(int peer) const { return peer >= first && peer < end; }
+};
+constexpr Peers kNoPeers{0, 0};
+constexpr Peers kAllPeers{0, std::numeric_limits<int>::max()};
+constexpr Peers only(int peer) { return {peer, peer + 1}; }
+
 /// One rank's side of a call, as the user names it. An array that the call does not have is
 /// nullptr: `count` for all peers, at the buffer's start.
 struct Side {
+  Peers peers;
   const void* buffer;
   const size_t* counts;
   const size_t* displacements;
@@ -40,7 +54,7 @@ struct Side {
 
 /// Fails if a part has no buffer, or its end is beyond the address space.
 Result<void> check_side(const Side& side, int nranks, size_t element_bytes) {
-  for (int peer = 0; peer < nranks; ++peer) {
+  for (int peer = side.peers.first; peer < std::min(nranks, side.peers.end); ++peer) {
     const Part part = side.part(peer);
     const std::string place = side.counts == nullptr ? "" : fmt::format("[{}]", peer);
     size_t begin = 0;
@@ -62,6 +76,14 @@ Result<void> check_side(const Side& side, int nranks, size_t element_bytes) {
       return fail(Code::kInvalidArgument, "{}{} is {}, which exceeds the address space",
                   side.displacements_name, place, part.displacement);
     }
+  }
+  return ok();
+}
+
+Result<void> check_root(int root, int nranks) {
+  if (root < 0 || root >= nranks) {
+    return fail(Code::kInvalidArgument, "root {} is not a rank of this communicator (0..{})", root,
+                nranks - 1);
   }
   return ok();
 }
@@ -107,17 +129,95 @@ Result<void> exchange_parts(const CallPlace& place,
           .collective = collective, .type = type, .root = peer, .count = count, .of_vector = true};
     };
     CallPlace at = place;
-    const Part out = sent.part(peer);
-    at.send = address_of(sent, out, element_bytes);
-    at.recv = nullptr;
-    good = issue(message(Collective::kSend, out.count), at).has_value();
-    const Part in = received.part(peer);
-    at.send = nullptr;
-    at.recv = in.count == 0 ? nullptr
-                            : static_cast<std::byte*>(place.recv) + in.displacement * element_bytes;
-    good = good && issue(message(Collective::kRecv, in.count), at).has_value();
+    if (sent.peers.has(peer)) {
+      const Part out = sent.part(peer);
+      at.send = address_of(sent, out, element_bytes);
+      at.recv = nullptr;
+      good = issue(message(Collective::kSend, out.count), at).has_value();
+    }
+    if (good && received.peers.has(peer)) {
+      const Part in = received.part(peer);
+      at.send = nullptr;
+      at.recv = in.count == 0
+                    ? nullptr
+                    : static_cast<std::byte*>(place.recv) + in.displacement * element_bytes;
+      good = issue(message(Collective::kRecv, in.count), at).has_value();
+    }
   }
   return group_end();  // with the error of a message that was refused
+}
+
+/// The parts of a buffer that one rank, the root, has for all: it moves between there and the
+/// ranks' own buffers.
+struct RootedCall {
+  int root;
+  ncclDataType_t type;
+  CallPlace place;
+  bool gathers;  // to the root; else from there
+};
+
+/// `of_root`: its peers are filled in. `own`: likewise.
+Result<void> move_rooted(const RootedCall& call, Side of_root, Side own) {
+  const auto prepare = [&]() -> Result<void> {
+    PLEXUS_TRY(visit, enter_ready(call.place.comm));
+    PLEXUS_TRY(check_root(call.root, visit->nranks()));
+    own.peers = only(call.root);
+    of_root.peers = visit->rank() == call.root ? kAllPeers : kNoPeers;
+    if (visit->rank() == call.root) {
+      PLEXUS_TRY(check_pointer(of_root.counts, of_root.counts_name));
+      PLEXUS_TRY(check_pointer(of_root.displacements, of_root.displacements_name));
+    }
+    return ok();
+  };
+  if (auto prepared = prepare(); prepared.has_error()) {
+    fail_group(prepared.error());
+    return prepared;
+  }
+  return call.gathers ? exchange_parts(call.place, call.type, own, of_root)
+                      : exchange_parts(call.place, call.type, of_root, own);
+}
+
+/// A reduction to each rank, of its part of the input.
+Result<void> reduce_parts(const CallPlace& place,
+                          ncclDataType_t type,
+                          ncclRedOp_t op,
+                          const Side& sent,
+                          size_t recvcount) {
+  const Side received{kAllPeers, place.recv, nullptr,     nullptr,
+                      recvcount, "recvbuff", "recvcount", "recvcount"};
+  const auto check = [&]() -> Result<Visit> {
+    PLEXUS_TRY(visit, check_parts(place.comm, type, sent, received));
+    if (const size_t mine = sent.counts[visit->rank()]; mine != recvcount) {
+      return fail(Code::kInvalidArgument,
+                  "recvcount is {}, but sendcounts[{}], of this rank, is {}", recvcount,
+                  visit->rank(), mine);
+    }
+    return std::move(visit);
+  };
+  auto visit = check();
+  if (visit.has_error()) {
+    fail_group(visit.error());
+    return std::move(visit).error();
+  }
+  const size_t element_bytes = element_size(static_cast<DataType>(type));
+  const int nranks = visit.value()->nranks();
+  const int rank = visit.value()->rank();
+  PLEXUS_TRY(group_start());
+  bool good = true;
+  for (int root = 0; root < nranks && good; ++root) {
+    const Part part = sent.part(root);
+    CallPlace at = place;
+    at.send = address_of(sent, part, element_bytes);
+    at.recv = root == rank ? place.recv : nullptr;
+    good = issue({.collective = Collective::kReduce,
+                  .type = type,
+                  .op = op,
+                  .root = root,
+                  .count = part.count},
+                 at)
+               .has_value();
+  }
+  return group_end();  // with the error of a reduction that was refused
 }
 
 /// check_pointer for each; a failure also fails the open group.
@@ -137,6 +237,8 @@ Result<void> check_arrays(std::initializer_list<std::pair<const size_t*, const c
 using plexus::check_arrays;
 using plexus::exchange_parts;
 using plexus::guard;
+using plexus::kAllPeers;
+using plexus::kNoPeers;
 using plexus::Result;
 
 // NOLINTBEGIN(readability-function-size): as many parameters as MPI's calls of these names
@@ -156,8 +258,8 @@ PLEXUS_EXTENSION ncclResult_t plexusAllToAllV(const void* sendbuff,
                              {recvdispls, "recvdispls"}}));
     return exchange_parts(
         {sendbuff, recvbuff, comm, stream}, datatype,
-        {sendbuff, sendcounts, senddispls, 0, "sendbuff", "sendcounts", "senddispls"},
-        {recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
+        {kAllPeers, sendbuff, sendcounts, senddispls, 0, "sendbuff", "sendcounts", "senddispls"},
+        {kAllPeers, recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
   });
 }
 
@@ -173,8 +275,60 @@ PLEXUS_EXTENSION ncclResult_t plexusAllGatherV(const void* sendbuff,
     PLEXUS_TRY(check_arrays({{recvcounts, "recvcounts"}, {recvdispls, "recvdispls"}}));
     return exchange_parts(
         {sendbuff, recvbuff, comm, stream}, datatype,
-        {sendbuff, nullptr, nullptr, sendcount, "sendbuff", "sendcount", "sendcount"},
-        {recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
+        {kAllPeers, sendbuff, nullptr, nullptr, sendcount, "sendbuff", "sendcount", "sendcount"},
+        {kAllPeers, recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusReduceScatterV(const void* sendbuff,
+                                                   const size_t* sendcounts,
+                                                   const size_t* senddispls,
+                                                   void* recvbuff,
+                                                   size_t recvcount,
+                                                   ncclDataType_t datatype,
+                                                   ncclRedOp_t op,
+                                                   ncclComm_t comm,
+                                                   cudaStream_t stream) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_arrays({{sendcounts, "sendcounts"}, {senddispls, "senddispls"}}));
+    return plexus::reduce_parts(
+        {sendbuff, recvbuff, comm, stream}, datatype, op,
+        {kAllPeers, sendbuff, sendcounts, senddispls, 0, "sendbuff", "sendcounts", "senddispls"},
+        recvcount);
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusGatherV(const void* sendbuff,
+                                            size_t sendcount,
+                                            void* recvbuff,
+                                            const size_t* recvcounts,
+                                            const size_t* recvdispls,
+                                            ncclDataType_t datatype,
+                                            int root,
+                                            ncclComm_t comm,
+                                            cudaStream_t stream) {
+  return guard([&] {
+    return plexus::move_rooted(
+        {root, datatype, {sendbuff, recvbuff, comm, stream}, true},
+        {kNoPeers, recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"},
+        {kNoPeers, sendbuff, nullptr, nullptr, sendcount, "sendbuff", "sendcount", "sendcount"});
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusScatterV(const void* sendbuff,
+                                             const size_t* sendcounts,
+                                             const size_t* senddispls,
+                                             void* recvbuff,
+                                             size_t recvcount,
+                                             ncclDataType_t datatype,
+                                             int root,
+                                             ncclComm_t comm,
+                                             cudaStream_t stream) {
+  return guard([&] {
+    return plexus::move_rooted(
+        {root, datatype, {sendbuff, recvbuff, comm, stream}, false},
+        {kNoPeers, sendbuff, sendcounts, senddispls, 0, "sendbuff", "sendcounts", "senddispls"},
+        {kNoPeers, recvbuff, nullptr, nullptr, recvcount, "recvbuff", "recvcount", "recvcount"});
   });
 }
 // NOLINTEND(readability-function-size)

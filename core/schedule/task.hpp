@@ -32,8 +32,8 @@ struct CallShape {
   bool has_send = false;  // the address is not NULL
   bool has_recv = false;
   bool in_place = false;
-  /// A kSend or kRecv of plexusAllToAllV or plexusAllGatherV. Those pair with each other, never
-  /// with what ncclSend and ncclRecv exchange beside them.
+  /// A kSend or kRecv of a collective of plexus.h with counts per rank. Those pair with each other,
+  /// never with what ncclSend and ncclRecv exchange beside them.
   bool of_vector = false;
   /// All its buffers, on all ranks, are in windows with NCCL_WIN_COLL_SYMMETRIC: ranks know of each
   /// other that they read and write these in place.
