@@ -16,7 +16,8 @@ std::vector<std::string> file_names(const LibrarySearch& search) {
   std::vector<std::string> files = {search.name};
   const bool is_file = search.name.find(".so") != std::string::npos;
   if (!is_file && search.name != kStaticPlugin) {
-    files.insert(files.begin(), fmt::format("libnccl-{}-{}.so", search.kind, search.name));
+    files = {fmt::format("libnccl-{}-{}.so", search.kind, search.name),
+             fmt::format("librccl-{}-{}.so", search.kind, search.name), search.name};
   }
   return files;
 }

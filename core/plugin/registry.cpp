@@ -26,6 +26,8 @@ constexpr std::string_view kOwnName = "net-";  // prefix of the names of Plexus'
 constexpr std::string_view kSuffix = ".so";
 /// NCCL's default when NCCL_NET_PLUGIN is not set; vendors install their plugin under this name.
 constexpr std::string_view kDefaultNet = "libnccl-net.so";
+/// RCCL's, where there is no other.
+constexpr std::string_view kDefaultNetOfRccl = "librccl-net.so";
 
 /// Plexus's own networks, best first, which a communicator tries without a setting. Only the last
 /// one works on every host.
@@ -511,6 +513,9 @@ Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
 }
 
 std::vector<std::string> net_plugin_file_names(std::string_view name) {
+  if (name == kDefaultNet) {
+    return {std::string(kDefaultNet), std::string(kDefaultNetOfRccl)};
+  }
   if (is_path(name) || is_file_name(name) || name == kStaticPlugin) {
     return {std::string(name)};
   }
@@ -519,7 +524,8 @@ std::vector<std::string> net_plugin_file_names(std::string_view name) {
   const std::string word = short_name(name);
   std::vector<std::string> files;
   if (!is_ours) {
-    files = {std::string(name), fmt::format("libnccl-net-{}{}", name, kSuffix)};
+    files = {std::string(name), fmt::format("libnccl-net-{}{}", name, kSuffix),
+             fmt::format("librccl-net-{}{}", name, kSuffix)};
   }
   files.push_back(fmt::format("{}{}{}", kOwnPrefix, word, kSuffix));
   if (std::string exact = fmt::format("{}{}{}", kOwnPrefix, name, kSuffix);

@@ -83,13 +83,17 @@ TEST(PluginList, EntriesMayHaveALabelAndSettings) {
 
 TEST(PluginFiles, FollowTheNamingRules) {
   EXPECT_THAT(net_plugin_file_names("socket"),
-              ElementsAre("socket", "libnccl-net-socket.so", "libplexus-net-socket.so"));
+              ElementsAre("socket", "libnccl-net-socket.so", "librccl-net-socket.so",
+                          "libplexus-net-socket.so"));
   EXPECT_THAT(net_plugin_file_names("net-socket"),
               ElementsAre("libplexus-net-socket.so", "libnccl-net-net-socket.so"));
   EXPECT_THAT(net_plugin_file_names("Socket"),
-              ElementsAre("Socket", "libnccl-net-Socket.so", "libplexus-net-socket.so",
-                          "libplexus-net-Socket.so"));
+              ElementsAre("Socket", "libnccl-net-Socket.so", "librccl-net-Socket.so",
+                          "libplexus-net-socket.so", "libplexus-net-Socket.so"));
   EXPECT_THAT(net_plugin_file_names("libmine.so"), ElementsAre("libmine.so"));
+  EXPECT_THAT(net_plugin_file_names("libnccl-net.so"),
+              ElementsAre("libnccl-net.so", "librccl-net.so"))
+      << "RCCL's where there is no other";
   EXPECT_THAT(net_plugin_file_names("/opt/mine"), ElementsAre("/opt/mine"));
 }
 
