@@ -22,23 +22,6 @@ namespace {
 constexpr uintptr_t kLegacyStream = 1;
 constexpr uintptr_t kPerThreadStream = 2;
 
-/// On a virtual device the default streams are streams as others are.
-Result<HostStream*> check_stream(cudaStream_t stream, int virtual_device) {
-  if (virtual_device >= 0) {
-    const cudaStream_t behind = virtual_devices()->find_stream(stream, virtual_device);
-    stream = behind != nullptr ? behind : stream;
-  }
-  const auto value = reinterpret_cast<uintptr_t>(stream);
-  if (value == 0 || value == kLegacyStream || value == kPerThreadStream) {
-    return nullptr;
-  }
-  HostStream* const found = Process::instance().find_stream(stream);
-  if (found == nullptr) {
-    return unknown_stream(stream);
-  }
-  return found;
-}
-
 Result<void> check_buffers(const CallShape& shape, int rank) {
   if (uses_send(shape, rank) && !shape.has_send) {
     return fail(Code::kInvalidArgument, "{}: the send buffer is NULL, count is {}",
@@ -112,6 +95,7 @@ Result<void> check_field(const Field& field) {
 
 Result<void> check_fields(const ncclConfig_t& config) {
   constexpr int kAny = std::numeric_limits<int>::max();
+  constexpr int kRmaMax = 1024;  // each rank has that many counters for each other one
   const Field fields[] = {
       {"blocking", config.blocking, 0, 1},
       {"cgaClusterSize", config.cgaClusterSize, 0, kAny},
@@ -125,12 +109,20 @@ Result<void> check_fields(const ncclConfig_t& config) {
       {"nChannelsPerNetPeer", config.nChannelsPerNetPeer, 1, 64},
       {"nvlinkCentricSched", config.nvlinkCentricSched, 0, 1},
       {"graphUsageMode", config.graphUsageMode, 0, 2},
-      {"numRmaCtx", config.numRmaCtx, 0, kAny},
+      {"numRmaCtx", config.numRmaCtx, 0, kRmaMax},
       {"maxP2pPeers", config.maxP2pPeers, 1, kAny},
       {"graphStreamOrdering", config.graphStreamOrdering, 0, 1},
+      {"launchOrderImplicit", config.launchOrderImplicit, 0, 1},
+      {"numRmaSig", config.numRmaSig, 0, kRmaMax},
+      {"rmaEagerInit", config.rmaEagerInit, 0, 1},
+      {"hostCftMode", config.hostCftMode, ncclHostCftEnable, ncclHostCftFallback},
   };
   for (const Field& field : fields) {
     PLEXUS_TRY(check_field(field));
+  }
+  if (config.nvlsHostMode != ncclNvlsHostDisable) {
+    PLEXUS_TRY(check_field({"nvlsHostMode", config.nvlsHostMode, ncclNvlsHostEnable,
+                            ncclNvlsHostDisableTransport | ncclNvlsHostDisableSymmetricMultimem}));
   }
   if (config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs != NCCL_CONFIG_UNDEF_INT &&
       config.minCTAs > config.maxCTAs) {
@@ -155,6 +147,8 @@ constexpr FieldEpoch kEpochs[] = {
     {22900, offsetof(ncclConfig_t, graphUsageMode)},
     {23000, offsetof(ncclConfig_t, maxP2pPeers)},
     {23005, offsetof(ncclConfig_t, graphStreamOrdering)},
+    {23100, offsetof(ncclConfig_t, launchOrderImplicit)},
+    {23200, offsetof(ncclConfig_t, nvlsHostMode)},
 };
 
 /// How many bytes of the caller's struct its version defines.
@@ -171,6 +165,22 @@ size_t known_bytes(const ncclConfig_t& config) {
 int value_or(int value, int fallback) { return value == NCCL_CONFIG_UNDEF_INT ? fallback : value; }
 
 }  // namespace
+
+Result<HostStream*> check_stream(cudaStream_t stream, int virtual_device) {
+  if (virtual_device >= 0) {
+    const cudaStream_t behind = virtual_devices()->find_stream(stream, virtual_device);
+    stream = behind != nullptr ? behind : stream;
+  }
+  const auto value = reinterpret_cast<uintptr_t>(stream);
+  if (value == 0 || value == kLegacyStream || value == kPerThreadStream) {
+    return nullptr;
+  }
+  HostStream* const found = Process::instance().find_stream(stream);
+  if (found == nullptr) {
+    return unknown_stream(stream);
+  }
+  return found;
+}
 
 Result<void> check_pointer(const void* pointer, const char* what) {
   if (pointer == nullptr) {
@@ -304,6 +314,9 @@ Result<CommConfig> check_config(const ncclConfig_t* config) {
   result.collnet_enable = value_or(mine.collnetEnable, 0) != 0;
   result.shrink_share = value_or(mine.shrinkShare, 0) != 0;
   result.traffic_class = value_or(mine.trafficClass, -1);
+  result.rma_contexts = value_or(mine.numRmaCtx, 1);
+  result.rma_signals = value_or(mine.numRmaSig, 1);
+  result.rma_eager = value_or(mine.rmaEagerInit, 0) != 0;
   result.comm_name = mine.commName == nullptr ? "" : mine.commName;
   return result;
 }

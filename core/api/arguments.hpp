@@ -12,6 +12,8 @@
 
 namespace plexus {
 
+struct CollConfig;
+
 /// A call's addresses, communicator and stream as the public functions get them.
 struct CallPlace {
   const void* send;
@@ -22,8 +24,8 @@ struct CallPlace {
 
 /// Checks and makes the call. `shape` without has_send, has_recv and in_place, which follow from
 /// `place`. A failure inside a group also fails the group, as in NCCL. By reference: a copy of what
-/// was just stored in smaller pieces waits for the stores.
-Result<void> issue(CallShape&& shape, const CallPlace& place);
+/// was just stored in smaller pieces waits for the stores. `config`: settings of the call's own.
+Result<void> issue(CallShape&& shape, const CallPlace& place, const CollConfig* config = nullptr);
 /// The task of a call, checked. Its count may be 0.
 Result<Task> check_call(const CallShape& shape, const CallPlace& place);
 
@@ -33,6 +35,9 @@ Result<void> check_live(ncclComm_t comm);
 /// True if a process that this one was forked from made it: ending it, or what belongs to it, does
 /// nothing here.
 bool is_parents(ncclComm_t comm) noexcept;
+/// The stream of a rank on the host; nullptr: complete on return. On a virtual device (-1: none)
+/// the default streams are streams as others are.
+Result<HostStream*> check_stream(cudaStream_t stream, int virtual_device);
 /// Why `stream` is none of ours.
 Error unknown_stream(cudaStream_t stream);
 /// As check_live; also fails if it cannot make calls now.

@@ -2,7 +2,10 @@
 // Making, ending and querying communicators.
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/api/arguments.hpp"
@@ -10,6 +13,7 @@
 #include "core/base/config.hpp"
 #include "core/base/file.hpp"
 #include "core/base/log.hpp"
+#include "core/bootstrap/job_secret.hpp"
 #include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/after_fork.hpp"
 #include "core/comm/group.hpp"
@@ -146,6 +150,49 @@ PLEXUS_PUBLIC(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId)) {
     PLEXUS_TRY(config, plexus::Process::instance().read_settings());
     PLEXUS_TRY(id, plexus::start_root(config));
     plexus::write_id(id, uniqueId);
+    return ok();
+  });
+}
+
+namespace plexus {
+namespace {
+
+/// The key; empty: none.
+Result<std::string> check_encryption(const ncclEncryptionConfig_t* config) {
+  if (config == nullptr) {
+    return std::string();
+  }
+  ncclEncryptionConfig_t mine = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
+  if (config->size < offsetof(ncclEncryptionConfig_t, mode) || config->magic != NCCL_API_MAGIC) {
+    return fail(Code::kInvalidArgument,
+                "ncclEncryptionConfig_t is not initialised: start from "
+                "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
+  }
+  std::memcpy(&mine, config, std::min(config->size, sizeof(mine)));
+  if (mine.mode == NCCL_ENCRYPTION_MODE_NONE) {
+    return std::string();
+  }
+  if (mine.mode != NCCL_ENCRYPTION_MODE_PSK) {
+    return fail(Code::kInvalidArgument,
+                "ncclEncryptionConfig_t.mode is {}; it must be NCCL_ENCRYPTION_MODE_NONE or "
+                "NCCL_ENCRYPTION_MODE_PSK",
+                mine.mode);
+  }
+  if (mine.psk == nullptr || std::strlen(mine.psk) < kJobSecretBytesMin) {
+    return fail(Code::kInvalidArgument,
+                "ncclEncryptionConfig_t.psk {}: it must have {} characters or more",
+                mine.psk == nullptr ? "is NULL" : "is too short", kJobSecretBytesMin);
+  }
+  return std::string(mine.psk);
+}
+
+}  // namespace
+}  // namespace plexus
+
+PLEXUS_PUBLIC(ncclResult_t, ncclSetEncryption, (const ncclEncryptionConfig_t* config)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(key, plexus::check_encryption(config));
+    plexus::Process::instance().set_encryption(std::move(key));
     return ok();
   });
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * NCCL's device API, as far as programs that include this header need it to compile: the types and
- * the functions of the host, which return ncclInvalidUsage. No rank serves kernels that
+ * the functions of the host. No rank serves kernels that
  * communicate. What kernels would call is there for plexus-nvcc only, and ends the program with a
  * sentence when it is called; where another compiler compiles a kernel that uses it, it is an
  * error.
@@ -48,16 +48,22 @@ typedef struct ncclDevComm {
   ncclMultimemHandle_t lsaMultimem;
 } ncclDevComm_t;
 
+/* Of the fabrics that CFT is for, which no rank has: only their names. */
+typedef uint64_t ncclCftLeId;
+typedef int ncclCftTeamMode_t;
+
 typedef enum {
   NCCL_GIN_CONNECTION_NONE,
   NCCL_GIN_CONNECTION_FULL,
-  NCCL_GIN_CONNECTION_RAIL
+  NCCL_GIN_CONNECTION_RAIL,
+  NCCL_GIN_CONNECTION_CUSTOM_STRIDE
 } ncclGinConnectionType_t;
 typedef enum {
   NCCL_GIN_TYPE_NONE = 0,
   NCCL_GIN_TYPE_PROXY = 2,
   NCCL_GIN_TYPE_GDAKI = 3,
-  NCCL_GIN_TYPE_GPI = 4
+  NCCL_GIN_TYPE_GPI = 4,
+  NCCL_GIN_TYPE_EFA_GDA = 5
 } ncclGinType_t;
 
 typedef struct ncclDevResourceRequirements {
@@ -106,24 +112,40 @@ typedef struct ncclCommProperties {
   int nLsaTeams;
   bool hostRmaSupport;
   ncclGinType_t railedGinType;
+  uint64_t commHash; /* this one and the next: since 2.31 */
+  int ginMinStride;
+  ncclGinConnectionType_t ginConnectionType;
+  bool ginSupport[64];
+  size_t devCommRuntimeVersionSize;
 } ncclCommProperties_t;
 #ifdef __cplusplus
-#define NCCL_COMM_PROPERTIES_INITIALIZER                                                       \
-  {                                                                                            \
-    sizeof(ncclCommProperties_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, 0, 0, 0, 0, false, false, \
-        NCCL_GIN_TYPE_NONE, 0, false, NCCL_GIN_TYPE_NONE                                       \
+#define NCCL_COMM_PROPERTIES_INITIALIZER                                                        \
+  {                                                                                             \
+    sizeof(ncclCommProperties_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, 0, 0, 0, 0, false, false,  \
+        NCCL_GIN_TYPE_NONE, 0, false, NCCL_GIN_TYPE_NONE, 0, 0, NCCL_GIN_CONNECTION_NONE, {}, 0 \
   }
 #else
 #define NCCL_COMM_PROPERTIES_INITIALIZER \
   { sizeof(ncclCommProperties_t), NCCL_API_MAGIC, NCCL_VERSION_CODE }
 #endif
 
-/* ---- functions of the host: each returns ncclInvalidUsage, or an empty team ---- */
+/* ---- functions of the host ---- */
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* Facts about comm, as far as the caller's release of the struct has them. */
 ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* properties);
+/* All ranks; those of this rank's host; those with its place on the other hosts. Where hosts differ
+ * in their number of ranks, or their ranks do not follow each other, a host's team is one rank.
+ * After a failure: no ranks, or rank -1. */
+ncclTeam_t ncclTeamWorld(ncclComm_t comm);
+ncclTeam_t ncclTeamLsa(ncclComm_t comm);
+ncclTeam_t ncclTeamRail(ncclComm_t comm);
+int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank);
+int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank);
+
+/* Not available: each returns ncclInvalidUsage, or an empty team. */
 ncclResult_t ncclDevCommCreate(ncclComm_t comm,
                                const ncclDevCommRequirements_t* requirements,
                                ncclDevComm_t* devComm);
@@ -138,11 +160,20 @@ ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window,
                                      int lsaRank,
                                      void** pointer);
 ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void** pointer);
-ncclTeam_t ncclTeamWorld(ncclComm_t comm);
-ncclTeam_t ncclTeamLsa(ncclComm_t comm);
-ncclTeam_t ncclTeamRail(ncclComm_t comm);
-int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank);
-int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank);
+ncclResult_t ncclGetMultimemDeviceLeInfo(ncclWindow_t window,
+                                         size_t offset,
+                                         ncclCftLeId* id,
+                                         size_t* idOffset);
+ncclResult_t ncclGetCftDeviceLeInfo(ncclWindow_t window,
+                                    size_t offset,
+                                    int peerCft,
+                                    ncclTeam_t team,
+                                    ncclCftLeId* id,
+                                    size_t* idOffset);
+ncclResult_t ncclGetPeerDeviceLeInfo(
+    ncclWindow_t window, size_t offset, int peerWorld, ncclCftLeId* id, size_t* idOffset);
+ncclTeam_t ncclTeamCft(ncclComm_t comm, ncclCftTeamMode_t mode);
+ncclTeam_t ncclTeamCftMultimem(ncclComm_t comm);
 #ifdef __cplusplus
 }
 #endif

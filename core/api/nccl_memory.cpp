@@ -2,6 +2,7 @@
 // Memory, registration and windows.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/one_sided.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/caller.hpp"
 
@@ -112,8 +113,13 @@ PLEXUS_PUBLIC(ncclResult_t,
                   NCCL_WIN_REQUIRED_ALIGNMENT);
     }
     PLEXUS_TRY(plexus::check_end(buff, size));
-    *win = static_cast<ncclWindow_t>(
-        visit->registrations().add_window(buff, size, (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0));
+    plexus::one_sided::WindowNumber number = plexus::one_sided::kNoWindow;
+    if (visit->one_sided() != nullptr) {
+      PLEXUS_TRY(added, visit->one_sided()->add_window(buff, size));
+      number = added;
+    }
+    *win = static_cast<ncclWindow_t>(visit->registrations().add_window(
+        {buff, size, (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0, number}));
     return ok();
   });
 }
@@ -124,7 +130,14 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWind
       return ok();
     }
     PLEXUS_TRY(visit, plexus::enter(comm));
-    return win == nullptr ? Result<void>(ok()) : visit->registrations().remove_window(win);
+    if (win == nullptr) {
+      return ok();
+    }
+    PLEXUS_TRY(number, visit->registrations().window_number(win));
+    if (visit->one_sided() != nullptr) {
+      visit->one_sided()->remove_window(number);
+    }
+    return visit->registrations().remove_window(win);
   });
 }
 

@@ -4,7 +4,6 @@
 // their parameters are never read.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
-#include "core/comm/group.hpp"
 
 namespace plexus {
 namespace {
@@ -16,11 +15,9 @@ ncclResult_t unsupported(const char* function, const char* why) {
 constexpr const char* kDeviceApi =
     "NCCL's device API (kernels of the user that communicate) is not implemented, on GPU ranks "
     "neither; use the host API";
-constexpr const char* kOneSided =
-    "one-sided operations are not implemented; use ncclSend and ncclRecv in a group";
 constexpr const char* kSuspend = "no rank gives back memory while its communicator lives";
 
-/// What NCCL's team functions return by value.
+/// What functions that make teams return by value.
 struct Team {
   int nranks;
   int rank;
@@ -39,64 +36,28 @@ PLEXUS_UNSUPPORTED(ncclCommResume, (ncclComm_t /*comm*/), kSuspend)
 PLEXUS_UNSUPPORTED(ncclCommMemStats,
                    (ncclComm_t /*comm*/, ncclCommMemStat_t /*stat*/, uint64_t* /*value*/),
                    kSuspend)
-PLEXUS_UNSUPPORTED(ncclPutSignal,
-                   (const void* /*localbuff*/,
-                    size_t /*count*/,
-                    ncclDataType_t /*datatype*/,
-                    int /*peer*/,
-                    ncclWindow_t /*peerWin*/,
-                    size_t /*peerWinOffset*/,
-                    int /*sigIdx*/,
-                    int /*ctx*/,
-                    unsigned int /*flags*/,
-                    ncclComm_t /*comm*/,
-                    cudaStream_t /*stream*/),
-                   kOneSided)
-PLEXUS_UNSUPPORTED(ncclSignal,
-                   (int /*peer*/,
-                    int /*sigIdx*/,
-                    int /*ctx*/,
-                    unsigned int /*flags*/,
-                    ncclComm_t /*comm*/,
-                    cudaStream_t /*stream*/),
-                   kOneSided)
-PLEXUS_UNSUPPORTED(
-    ncclWaitSignal,
-    (int /*nDesc*/, ncclWaitSignalDesc_t* /*descs*/, ncclComm_t /*comm*/, cudaStream_t /*stream*/),
-    kOneSided)
-/// Ends the group as ncclGroupEnd does, without running its calls.
-PLEXUS_PUBLIC(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * /*simInfo*/)) {
-  const auto error = plexus::fail(
-      plexus::Code::kInvalidUsage,
-      "ncclGroupSimulateEnd is not available: there is no time estimate for host ranks");
-  plexus::fail_group(error);
-  (void)plexus::group_end();
-  return plexus::report(error);
-}
-
-PLEXUS_UNSUPPORTED(ncclCommQueryProperties, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclDevCommCreate, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclDevCommDestroy, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclGetMultimemDevicePointer, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclGetLsaMultimemDevicePointer, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclGetLsaDevicePointer, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclGetPeerDevicePointer, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGetMultimemDeviceLeInfo, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGetCftDeviceLeInfo, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGetPeerDeviceLeInfo, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclLsaBarrierCreateRequirement, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclGinBarrierCreateRequirement, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclGinOutboxCreateRequirement, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclGinInboxA2ACreateRequirement, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclLLA2ACreateRequirement, (), kDeviceApi)
 
-// These return values, not codes: an empty team, no rank, no slots.
+// These return values, not codes: an empty team, no slots.
 #define PLEXUS_UNSUPPORTED_VALUE(result, name)            \
   PLEXUS_PUBLIC(result, name, ()) {                       \
     (void)plexus::unsupported(#name, plexus::kDeviceApi); \
     return {};                                            \
   }
-PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamWorld)
-PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamLsa)
-PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamRail)
-PLEXUS_UNSUPPORTED_VALUE(int, ncclTeamRankToWorld)
-PLEXUS_UNSUPPORTED_VALUE(int, ncclTeamRankToLsa)
+PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamCft)
+PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamCftMultimem)
 PLEXUS_UNSUPPORTED_VALUE(int, ncclLLA2ACalcSlots)
 // NOLINTEND(readability-function-size)

@@ -22,6 +22,26 @@ extern "C" {
  * variables are wrong or do not suffice. */
 ncclResult_t plexusGetUniqueIdFromEnvironment(ncclUniqueId* id, int* nranks, int* rank);
 
+/* Plexus's options for one call, in ncclCollConfig_t.ext, each at most once:
+ *   ncclConfigExt_t option = {NULL, {PLEXUS_VENDOR_ID, PLEXUS_OPTION_DETERMINISTIC}, {1}};
+ *   ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+ *   config.ext = &option;
+ *   ncclAllReduceConfig(in, out, count, ncclFloat, ncclSum, comm, stream, &config);
+ * An optionId that this release does not know has no effect (a line at INFO). */
+#define PLEXUS_VENDOR_ID 0x6b1e93
+/* val.i = 1: a reduction combines in rank order, as with PLEXUS_DETERMINISTIC=1; equal on all
+ * ranks. 0: no effect. */
+#define PLEXUS_OPTION_DETERMINISTIC 1
+/* val.raw = a plexusExplain_t, read before the call returns. `told` gets a line of text before the
+ * call runs (in a group: in ncclGroupEnd), in the thread that makes it: algorithm, protocol and
+ * channels, the time that the tuner expects, and why others are not possible. It must not call this
+ * library. The text is its own until it returns. */
+#define PLEXUS_OPTION_EXPLAIN 4
+typedef struct plexusExplain {
+  void (*told)(void* user, const char* text);
+  void* user;
+} plexusExplain_t;
+
 /* A stream for host ranks: calls on it return at once and run in order, one after the other, in a
  * thread of the library. A communicator's calls run in the order they were issued, whatever their
  * streams. Buffers stay untouched until the stream is synchronized.

@@ -33,6 +33,8 @@ struct Config {
   bool graph_mixing = true;
   std::string hostid;
   int64_t comm_blocking = -1;
+  int64_t num_rma_ctx = -1;
+  int64_t rma_eager_init = -1;
   std::string comm_id;
   std::string algo;
   std::string program_path;
@@ -62,6 +64,8 @@ struct Config {
   std::string stall_file;
   bool doctor = true;
   std::string net_security = "auth";
+  std::string secret_file;
+  std::string job_secret;  // of that file, or of ncclSetEncryption; no setting
   bool net_checksum = false;
   bool raise_nofile = false;
   std::string device = "auto";

@@ -11,6 +11,7 @@
 #include "core/bootstrap/agent_host.hpp"
 #include "core/bootstrap/family.hpp"
 #include "core/bootstrap/introducer_server.hpp"
+#include "core/bootstrap/job_secret.hpp"
 #include "guest/interface_choice.hpp"
 #include "security/seal.hpp"
 
@@ -34,7 +35,7 @@ security::Mode mode_of(const Config& config) {
 Result<void> introduce(const UniqueId& id, Socket listener, const Config& config) {
   // With a port that was chosen, the introducer of a failed job must not stay and keep the port in
   // use.
-  return start_introducer(id, std::move(listener),
+  return start_introducer(with_job_secret(id, config.job_secret), std::move(listener),
                           {.mode = mode_of(config),
                            .join_time = std::chrono::seconds(config.bootstrap_timeout_s),
                            .stays = id.listener == UniqueId::Listener::kMaker});
@@ -369,7 +370,9 @@ Result<std::unique_ptr<Exchange>> join(Agents& agents,
                                   .host_key = host_identity(config.hostid).hash,
                                   .pid = static_cast<int32_t>(getpid()),
                                   .host = host_identity("").name}};
-  const UniqueId& introducer = is_derived ? id : ids[share_of(rank, nranks, ids.size())];
+  const UniqueId introducer =
+      with_job_secret(is_derived ? id : ids[share_of(rank, nranks, ids.size())], config.job_secret);
+  id = with_job_secret(id, config.job_secret);
   auto family = Joining(agents, config, id, introducer, patience).join(info);
   if (family.has_error()) {
     return std::move(family).error().with_context(

@@ -7,6 +7,7 @@
 #include "core/base/log.hpp"
 #include "core/base/memory.hpp"
 #include "core/base/text.hpp"
+#include "core/comm/one_sided.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/asymmetric_fence.hpp"
 #include "core/setup/tuner_facts.hpp"
@@ -251,6 +252,38 @@ void Communicator::open_peer_mapped_memory() {
   }
 }
 
+/// Memory of ranks that are reached through memory is mapped; messages go to all others.
+Result<void> Communicator::open_one_sided() {
+  const auto& infos = *setup_.infos;
+  const Config& config = setup_.config;  // which wins
+  const int64_t contexts =
+      config.num_rma_ctx >= 0 ? config.num_rma_ctx : int64_t{comm_config_.rma_contexts};
+  if (setup_.mine().on_cuda() || contexts == 0) {
+    return ok();
+  }
+  std::vector<uint64_t> processes;
+  for (int rank = 0; rank < setup_.nranks; ++rank) {
+    const bool maps = rank == setup_.rank ||
+                      connections_->transport_to(rank) == TransportKind::kDirect ||
+                      connections_->transport_to(rank) == TransportKind::kShm;
+    processes.push_back(maps ? infos[static_cast<size_t>(rank)].process_id : 0);
+  }
+  PLEXUS_TRY(opened,
+             OneSided::open({.state = this,
+                             .rank = setup_.rank,
+                             .nranks = setup_.nranks,
+                             .contexts = static_cast<uint32_t>(contexts),
+                             .signals = static_cast<uint32_t>(comm_config_.rma_signals),
+                             .is_eager = config.rma_eager_init >= 0 ? config.rma_eager_init != 0
+                                                                    : comm_config_.rma_eager,
+                             .exchange = setup_.exchange.get(),
+                             .memory = &process_.memory,
+                             .processes = std::move(processes),
+                             .own_process = setup_.mine().process_id}));
+  one_sided_ = std::move(opened);
+  return ok();
+}
+
 Result<void> Communicator::start_device(int device) {
   DeviceRuntime& runtime = *process_.devices();
   PLEXUS_TRY(process_.async.start());
@@ -291,6 +324,7 @@ Result<void> Communicator::start(CommSetup setup) {
   open_peer_mapped_memory();
   call_log_ = std::make_unique<CallLog>(setup_.nranks);
   open_link_facts();
+  PLEXUS_TRY(open_one_sided());
   make_runner();
   user_reductions_ = UserReductions(setup_.group, setup_.nranks);
   if (setup_.config.local_register) {
@@ -458,6 +492,9 @@ void Communicator::fail_for_memory() noexcept {
 }
 
 void Communicator::on_stalled(Standstill standstill) {
+  if (standstill.waits.empty() && standstill.held_up.empty()) {
+    return;  // a one-sided operation, to which nobody owes a call: see OneSidedRun
+  }
   process_.stalls.on_stalled(setup_.group, setup_.rank, std::move(standstill));
 }
 

@@ -32,6 +32,7 @@
 namespace plexus {
 
 class ConnectionSet;
+class OneSided;
 class Process;
 
 class Communicator final : public RankState, private DeviceWatch::Subject {
@@ -138,6 +139,8 @@ class Communicator final : public RankState, private DeviceWatch::Subject {
   [[nodiscard]] UserReductions& user_reductions() noexcept { return user_reductions_; }
   [[nodiscard]] Registrations& registrations() noexcept { return registrations_; }
   [[nodiscard]] const Registrations& registrations() const noexcept { return registrations_; }
+  /// nullptr: this rank has no one-sided operations.
+  [[nodiscard]] const std::shared_ptr<OneSided>& one_sided() const noexcept { return one_sided_; }
   /// Memory from ncclMemAlloc at this address is about to go. Threads: any.
   void forget_memory(const void* address) const { registered_memory_.remove(address); }
 
@@ -179,6 +182,7 @@ class Communicator final : public RankState, private DeviceWatch::Subject {
   Result<void> open_profilers();
   Result<void> open_tuner();
   void open_link_facts();
+  Result<void> open_one_sided();
   Result<bool> change_links();
   void make_runner();
 
@@ -203,6 +207,7 @@ class Communicator final : public RankState, private DeviceWatch::Subject {
   UserReductions user_reductions_;
   Registrations registrations_;
   HostPointers host_pointers_;
+  std::shared_ptr<OneSided> one_sided_;  // shared with the control plane's threads
   friend class InCall;
   std::atomic<int> calls_{0};  // that a thread is inside of
   std::atomic<Code> state_{Code::kInProgress};

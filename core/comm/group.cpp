@@ -12,6 +12,7 @@
 #include "core/comm/captured_calls.hpp"
 #include "core/comm/in_call.hpp"
 #include "core/comm/lifecycle.hpp"
+#include "core/comm/one_sided_run.hpp"
 #include "core/comm/process.hpp"
 #include "core/launch/device_launch.hpp"
 #include "guest/assert.hpp"
@@ -236,8 +237,51 @@ Result<void> Group::end() {
   }
   group.ntaken_ = 0;
   group.jobs_.clear();
+  group.one_sided_.clear();
   group.error_.reset();
   return result;
+}
+
+Result<std::optional<double>> Group::simulate_end() {
+  if (!open()) {
+    return plexus::fail(Code::kInvalidUsage,
+                        "ncclGroupSimulateEnd without ncclGroupStart in this thread");
+  }
+  if (this_thread_.depth > 1) {
+    --this_thread_.depth;
+    return std::nullopt;
+  }
+  Group& group = current();
+  group.tasks_.resize(group.ntaken_);
+  auto estimated = group.estimate_us();
+  // Ended as a group that has failed: none of its calls is made.
+  group.error_ = plexus::fail(Code::kInvalidUsage, "the group was simulated");
+  (void)end();
+  return estimated;
+}
+
+/// Communicators run side by side.
+Result<std::optional<double>> Group::estimate_us() {
+  if (error_.has_value()) {
+    return std::move(*error_);
+  }
+  if (!jobs_.empty()) {
+    return plexus::fail(Code::kInvalidUsage,
+                        "ncclGroupSimulateEnd: the group makes or ends communicators");
+  }
+  double longest_us = 0;
+  for (const CommTasks& entry : sort_by_comm(tasks_)) {
+    const InCall inside(*entry.comm);
+    if (inside.is_stopped()) {
+      return describe_stop(*entry.comm);
+    }
+    PLEXUS_TRY(estimated, entry.comm->runner().estimate_us(entry.tasks));
+    if (!estimated.has_value()) {
+      return std::nullopt;
+    }
+    longest_us = std::max(longest_us, *estimated);
+  }
+  return longest_us;
 }
 
 bool Group::repeat(const Communicator& comm,
@@ -277,10 +321,12 @@ void Group::add(const Task& task) {
   }
 }
 
+void Group::add(OneSidedTask task) { one_sided_.push_back(std::move(task)); }
+
 Result<void> Group::finish() {
   PLEXUS_DCHECK(ntaken_ <= tasks_.size(), ntaken_, tasks_.size());
   const bool may_repeat = last_plan_ != 0 && ntaken_ > 0 && ntaken_ == tasks_.size() &&
-                          jobs_.empty() && !error_.has_value();
+                          jobs_.empty() && one_sided_.empty() && !error_.has_value();
   if (!may_repeat) {
     tasks_.resize(ntaken_);
     if (error_.has_value()) {
@@ -288,6 +334,13 @@ Result<void> Group::finish() {
     }
     if (!jobs_.empty()) {
       PLEXUS_TRY(run_jobs());
+    }
+    if (!one_sided_.empty()) {
+      if (!tasks_.empty()) {
+        PLEXUS_TRY(run_tasks(tasks_));
+      }
+      last_plan_ = 0;
+      return run_one_sided(one_sided_);
     }
     if (tasks_.empty()) {
       return ok();

@@ -21,6 +21,8 @@ class UseCheck;
 /// wait for each other.
 using LifeJob = std::function<Result<void>()>;
 
+struct OneSidedTask;
+
 class Group {
  public:
   /// The calling thread's.
@@ -39,6 +41,9 @@ class Group {
     ++this_thread_.depth;
   }
   static Result<void> end();
+  /// Ends it without running its calls: the time that they would take, as far as the tuner knows;
+  /// nullopt: it does not, or this is not the outermost end.
+  static Result<std::optional<double>> simulate_end();
   void fail(const Error& error);
   /// If the thread's last group had a call of this shape at this place: takes it with other
   /// addresses, unchecked. False: it is another one, to be checked and added.
@@ -48,10 +53,12 @@ class Group {
               void* recv) noexcept;
   void add(const Task& task);
   void add(LifeJob job) { jobs_.push_back(std::move(job)); }
+  void add(OneSidedTask task);
 
  private:
   Result<void> finish();
   Result<void> run_jobs();
+  Result<std::optional<double>> estimate_us();
   static Group& make_current();
   // Access to thread-local objects with constructors is most of the cost of a group's calls: this
   // one has none and is found with one instruction.
@@ -73,6 +80,7 @@ class Group {
   uint64_t last_plan_ = 0;
   UseCheck* check_ = nullptr;  // of the communicators in the group; nullptr: none is checked
   std::vector<LifeJob> jobs_;
+  std::vector<OneSidedTask> one_sided_;  // run after the tasks
   std::optional<Error> error_;
 };
 

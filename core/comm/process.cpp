@@ -13,6 +13,7 @@
 #include "core/base/config.hpp"
 #include "core/base/log.hpp"
 #include "core/base/thread.hpp"
+#include "core/bootstrap/job_secret.hpp"
 #include "core/comm/at_exit.hpp"
 #include "core/comm/communicator.hpp"
 #include "core/os/descriptors.hpp"
@@ -148,6 +149,7 @@ Result<Config> Process::read_settings() {
   if (virtual_devices() != nullptr) {
     config.device = "host";  // which these stand for
   }
+  PLEXUS_TRY(add_job_secret(config));
   if (config.raise_nofile) {  // once: a program that lowers it again has its reasons
     std::call_once(limit_once_, raise_descriptor_limit);
   }
@@ -167,6 +169,31 @@ UseCheck* Process::decide_check() {
   // pairs with check()
   checks_.store(check_.has_value() ? Checks::kOn : Checks::kOff, std::memory_order_release);
   return check_.has_value() ? &*check_ : nullptr;
+}
+
+/// The call comes before the file.
+Result<void> Process::add_job_secret(Config& config) {
+  {
+    const std::lock_guard lock(mutex_);
+    config.job_secret = encryption_key_;
+  }
+  if (config.job_secret.empty() && !config.secret_file.empty()) {
+    PLEXUS_TRY(secret, read_job_secret(config.secret_file));
+    config.job_secret = std::move(secret);
+  }
+  return ok();
+}
+
+void Process::set_encryption(std::string key) {
+  constexpr const char* kMode = "PLEXUS_NET_SECURITY";  // which plugins read, too
+  const std::lock_guard lock(mutex_);
+  if (!key.empty()) {
+    setenv(kMode, "tls", 1);
+  } else if (!encryption_key_.empty()) {
+    unsetenv(kMode);
+  }
+  explicit_bzero(encryption_key_.data(), encryption_key_.size());
+  encryption_key_ = std::move(key);
 }
 
 Result<void*> Process::allocate_memory(size_t size_bytes) {

@@ -76,6 +76,9 @@ class Process final : private ForkAware {
     return checks == Checks::kOff ? nullptr : checks == Checks::kOn ? &*check_ : decide_check();
   }
 
+  /// ncclSetEncryption: connections from now on prove `key`, and are encrypted; empty: neither.
+  void set_encryption(std::string key);
+
   /// nullptr: this build is without CUDA.
   [[nodiscard]] DeviceRuntime* devices() const noexcept {
     return virtual_devices() == nullptr ? devices_ : nullptr;
@@ -128,6 +131,7 @@ class Process final : private ForkAware {
   enum class Checks { kUnknown, kOff, kOn };
   static AgentHooks agent_hooks();
   UseCheck* decide_check();
+  Result<void> add_job_secret(Config& config);
   Process();
   Process(AfterFork tag, Process& parent);
   void hold() noexcept override;
@@ -140,6 +144,7 @@ class Process final : private ForkAware {
   std::map<const void*, std::shared_ptr<HostEvent>> events_;  // guarded by mutex_
   const std::map<const void*, int32_t> parents_streams_;      // and who made each
   DeviceRuntime* devices_ = cuda_runtime();
+  std::string encryption_key_;  // guarded by mutex_; empty: none
   std::once_flag env_once_;
   std::once_flag limit_once_;
   std::optional<Error> env_error_;     // written once

@@ -73,11 +73,11 @@ void Registrations::note_windows() {
   }
 }
 
-void* Registrations::add_window(void* buffer, size_t size_bytes, bool is_symmetric) {
-  auto window = std::make_unique<Window>(Window{buffer, size_bytes, is_symmetric});
+void* Registrations::add_window(const Window& made) {
+  auto window = std::make_unique<Window>(made);
   void* const handle = window.get();
   windows_.emplace(handle, std::move(window));
-  begin_mapping(buffer, size_bytes);
+  begin_mapping(made.buffer, made.size_bytes);
   note_windows();
   return handle;
 }
@@ -91,12 +91,32 @@ Result<void> Registrations::remove_window(void* window) {
 }
 
 Result<void*> Registrations::window_buffer(void* window) const {
+  PLEXUS_TRY(found, find_window(window));
+  return found->buffer;
+}
+
+Result<one_sided::WindowNumber> Registrations::window_number(void* window) const {
+  PLEXUS_TRY(found, find_window(window));
+  return found->number;
+}
+
+bool Registrations::has_symmetric(const void* address, size_t size_bytes) const noexcept {
+  return std::any_of(windows_.begin(), windows_.end(), [&](const auto& entry) {
+    const Window& window = *entry.second;
+    const auto offset =
+        reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(window.buffer);
+    return window.is_symmetric && offset <= window.size_bytes &&
+           size_bytes <= window.size_bytes - offset;
+  });
+}
+
+Result<const Registrations::Window*> Registrations::find_window(void* window) const {
   const auto at = windows_.find(window);
   if (at == windows_.end()) {
     return fail(Code::kInvalidArgument, "{} is not a window of this communicator",
                 fmt::ptr(window));
   }
-  return at->second->buffer;
+  return at->second.get();
 }
 
 }  // namespace plexus

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/comm/one_sided_message.hpp"
 #include "core/schedule/task.hpp"
 #include "core/transport/peer_mapped_memory.hpp"
 #include "core/transport/registered_memory.hpp"
@@ -33,11 +34,20 @@ class Registrations {
   /// kInvalidUsage: `handle` is no registration.
   Result<void> remove_buffer(void* handle);
 
+  struct Window {
+    void* buffer;
+    size_t size_bytes;
+    bool is_symmetric;
+    one_sided::WindowNumber number;  // kNoWindow: the communicator has no one-sided operations
+  };
   /// Returns the handle.
-  void* add_window(void* buffer, size_t size_bytes, bool is_symmetric);
-  /// kInvalidArgument: `window` is not a window. So does window_buffer().
+  void* add_window(const Window& window);
+  /// kInvalidArgument: `window` is not a window. So do the next two.
   Result<void> remove_window(void* window);
   Result<void*> window_buffer(void* window) const;
+  Result<one_sided::WindowNumber> window_number(void* window) const;
+  /// One symmetric window has all of [address, address + size).
+  [[nodiscard]] bool has_symmetric(const void* address, size_t size_bytes) const noexcept;
   /// There is a symmetric window, whose memory peers can map.
   [[nodiscard]] bool has_symmetric_windows() const noexcept { return !symmetric_.empty(); }
   /// CallShape::in_windows of a call with these buffers. Only where each rank has both.
@@ -49,11 +59,7 @@ class Registrations {
   }
 
  private:
-  struct Window {
-    void* buffer;
-    size_t size_bytes;
-    bool is_symmetric;
-  };
+  [[nodiscard]] Result<const Window*> find_window(void* handle) const;
   [[nodiscard]] bool is_in_window(const void* address) const noexcept;
   void note_windows();
   void begin_mapping(const void* buffer, size_t size_bytes);

@@ -40,6 +40,23 @@ Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
   return found != nullptr ? Result<Plan*>(found) : plans_.build(context_.plans, all, &*answer.made);
 }
 
+Result<std::optional<double>> CallRunner::estimate_us(std::span<const Task> tasks) {
+  double sum_us = 0;
+  for (const Task& task : tasks) {
+    if (is_point_to_point(task.shape.collective) || context_.plans.nranks == 1) {
+      continue;
+    }
+    PLEXUS_TRY(decision, decide(input_of(context_.plans, tasks, task), *context_.plans.filter,
+                                context_.plans.tuner));
+    const double predicted_us = decision.candidates[decision.chosen].predicted_us;
+    if (predicted_us < 0) {
+      return std::nullopt;
+    }
+    sum_us += predicted_us;
+  }
+  return sum_us;
+}
+
 void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
   if (plan.is_trial()) {
     PLEXUS_DCHECK(course_ != nullptr && !course_->is_over());
@@ -53,6 +70,7 @@ void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
 
 void CallRunner::fill_in(Plan& plan, std::span<const Task> tasks) {
   const uint64_t sequence = context_.log->collectives();
+  plan.tell(tasks);
   plan.prepare(tasks, *context_.log, places_);
   if (context_.profile != nullptr) {
     context_.profile->prepare(plan, tasks, sequence);
@@ -138,12 +156,16 @@ Submission::Part CallRunner::start_submission(Plan& plan) {
           .finished = finish_submission([&plan] { plan.busy = false; })};
 }
 
-void CallRunner::submit_run(Execution& execution, std::function<void()> finished) {
+Submission::Part CallRunner::start_submission(Execution& execution,
+                                              std::function<void()> finished) {
   PLEXUS_DCHECK(execution.finished && execution.remote != nullptr);
   execution.finished = false;
-  Submission::Part part{.execution = &execution,
-                        .finished = finish_submission(std::move(finished))};
-  context_.async->submit({.parts = {std::move(part)}, .streams = {}});
+  return {.execution = &execution, .finished = finish_submission(std::move(finished))};
+}
+
+void CallRunner::submit_run(Execution& execution, std::function<void()> finished) {
+  context_.async->submit(
+      {.parts = {start_submission(execution, std::move(finished))}, .streams = {}});
 }
 
 void CallRunner::wait_submitted() {

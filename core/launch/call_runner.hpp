@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "core/engine/async_engine.hpp"
@@ -67,6 +68,9 @@ class CallRunner {
   Result<Plan*> find_plan(std::span<const Task> tasks);
   /// The one that find_plan() gave last.
   [[nodiscard]] Plan* newest_plan() const noexcept { return plans_.newest(); }
+  /// The tuner's time for `tasks` without running them; nullopt: it has none for one of them. Of
+  /// messages there is none, so they count as nothing.
+  Result<std::optional<double>> estimate_us(std::span<const Task> tasks);
   /// Fills it in, ready to execute: from here on the calls are made.
   void prepare(Plan& plan, std::span<const Task> tasks);
 
@@ -82,6 +86,8 @@ class CallRunner {
   // -- on streams and devices --
   /// Makes `plan` a part of a submission, which the caller hands to the async engine.
   Submission::Part start_submission(Plan& plan);
+  /// The same for other work of the rank, whose owner `finished` keeps until then.
+  Submission::Part start_submission(Execution& execution, std::function<void()> finished);
   /// Hands one launch's execution to the async engine, whose thread calls `finished` at the end.
   void submit_run(Execution& execution, std::function<void()> finished);
   /// Nothing is on a host stream, or under way on a device.

@@ -117,7 +117,8 @@ Result<Learning::Answer> Learning::find(std::span<const Task> tasks,
   };
   const auto call = std::find_if(tasks.begin(), tasks.end(), is_collective);
   if (!measures_ || context_.tuner == nullptr ||
-      std::count_if(tasks.begin(), tasks.end(), is_collective) != 1) {
+      std::count_if(tasks.begin(), tasks.end(), is_collective) != 1 ||
+      call->shape.settings != CallSettings{}) {
     return Answer{};
   }
   const ChoiceInput input = input_of(context_, tasks, *call);

@@ -167,7 +167,7 @@ class EndTrace final : public StepObserver {
       return;
     }
     start_ops(current_ + 1);
-    nccl_profile_event_v5_t what{};
+    nccl_profile_event_v7_t what{};
     what.type = NCCL_PROFILE_PROXY_STEP;
     what.rank = rank_;
     what.is.proxy_step.step = static_cast<int>(opened_++);
@@ -179,7 +179,7 @@ class EndTrace final : public StepObserver {
   void start_ops(size_t count) {
     while (events_.size() < count) {
       const Op& op = ops_[events_.size()];
-      nccl_profile_event_v5_t what{};
+      nccl_profile_event_v7_t what{};
       what.type = NCCL_PROFILE_PROXY_OP;
       what.rank = rank_;
       what.is.proxy_op = op.about;
@@ -371,8 +371,8 @@ class ProfiledPlan final : public ExecutionWatch {
     return __atomic_load_n(times_ + index, __ATOMIC_RELAXED);  // the kernel wrote it before its end
   }
 
-  [[nodiscard]] nccl_profile_event_v5_t about(uint64_t type) const {
-    nccl_profile_event_v5_t what{};
+  [[nodiscard]] nccl_profile_event_v7_t about(uint64_t type) const {
+    nccl_profile_event_v7_t what{};
     what.type = type;
     what.rank = rank_;
     return what;
@@ -391,17 +391,18 @@ class ProfiledPlan final : public ExecutionWatch {
   void start_api(const Task& task, size_t index) {
     if (is_point_to_point(task.shape.collective)) {
       auto what = about(NCCL_PROFILE_P2P_API);
-      what.is.p2p_api = {function_of(task.shape.collective), task.shape.count,
-                         datatype_of(task.shape.datatype()), stream_of(task), false};
+      what.is.p2p_api.v5 = {function_of(task.shape.collective), task.shape.count,
+                            datatype_of(task.shape.datatype()), stream_of(task), false};
       apis_[index] = profilers_.start(what, &group_api_);
     } else {
       auto what = about(NCCL_PROFILE_COLL_API);
-      what.is.coll_api = {function_of(task.shape.collective),
-                          task.shape.count,
-                          datatype_of(task.shape.datatype()),
-                          task.shape.root,
-                          stream_of(task),
-                          false};
+      what.is.coll_api.v5 = {function_of(task.shape.collective),
+                             task.shape.count,
+                             datatype_of(task.shape.datatype()),
+                             task.shape.root,
+                             stream_of(task),
+                             false};
+      what.is.coll_api.user_tag = task.tag;
       apis_[index] = profilers_.start(what, &group_api_);
     }
   }
@@ -412,13 +413,13 @@ class ProfiledPlan final : public ExecutionWatch {
       const bool sends = task.shape.collective == Collective::kSend;
       // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): profilers only look at the address
       void* const buffer = sends ? const_cast<void*>(task.send) : task.recv;
-      what.is.p2p = {function_of(task.shape.collective),
-                     buffer,
-                     datatype_of(task.shape.datatype()),
-                     task.shape.count,
-                     task.shape.root,
-                     channels,
-                     nullptr};
+      what.is.p2p.v5 = {function_of(task.shape.collective),
+                        buffer,
+                        datatype_of(task.shape.datatype()),
+                        task.shape.count,
+                        task.shape.root,
+                        channels,
+                        nullptr};
       tasks_[index].event = profilers_.start(what, &apis_[index], &group_);
       return;
     }
@@ -434,10 +435,11 @@ class ProfiledPlan final : public ExecutionWatch {
       }
     }
     auto what = about(NCCL_PROFILE_COLL);
-    what.is.coll.v4 = {
+    what.is.coll.v5.v4 = {
         sequence,        function_of(task.shape.collective), task.send, task.recv, task.shape.count,
         task.shape.root, datatype_of(task.shape.datatype()), channels,  1,         algorithm,
         protocol};
+    what.is.coll.user_tag = task.tag;
     tasks_[index].event = profilers_.start(what, &apis_[index], &group_);
   }
   /// Ends all events that have not ended. A second call does nothing.

@@ -29,6 +29,10 @@ class NameFilter {
   [[nodiscard]] bool selects_for_all(Collective collective) const;
   /// Whether `word` (lower case) is allowed.
   [[nodiscard]] bool allows(Collective collective, std::string_view word) const;
+  /// Whether a list is for this collective, or for all.
+  [[nodiscard]] bool decides(Collective collective) const {
+    return find_rule(collective) != nullptr;
+  }
   /// Whether a list that includes (no `^`) contains `word`.
   [[nodiscard]] bool names(Collective collective, std::string_view word) const;
 
@@ -50,6 +54,10 @@ class AlgorithmFilter {
   static Result<AlgorithmFilter> parse(std::string_view algorithms,
                                        std::string_view protocols,
                                        std::vector<std::string> more = {});
+  /// NCCL_ALGO or NCCL_PROTO says something about this collective.
+  [[nodiscard]] bool decides(Collective collective) const {
+    return algorithms_.decides(collective) || protocols_.decides(collective);
+  }
   [[nodiscard]] bool allows(const Algorithm& algorithm) const;
   [[nodiscard]] bool names(const Algorithm& algorithm) const;
   [[nodiscard]] bool allows(Collective collective, Protocol protocol) const;

@@ -56,6 +56,8 @@ struct ChoiceInput {
   bool in_windows = false;     // see CallShape
   bool shares_memory = true;   // some ranks do; LL and LL128 are possible only between those
   bool deterministic = false;  // reductions in rank order only
+  uint64_t selection = 0;      // AlgorithmSelection of the call
+  bool is_forced = false;      // see CallSettings
   // number of hosts, or of parts of hosts that only the network connects
   int nodes = 1;
   int ranks_per_node_max = 1;

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/log.hpp"
+#include "core/schedule/algorithm_selection.hpp"
 #include "core/schedule/ask_tuner.hpp"
 #include "core/schedule/built_in_rules.hpp"
 
@@ -112,6 +114,9 @@ std::string why_not(Protocol protocol,
   if (!filter.allows(input.collective, protocol)) {
     return "excluded by NCCL_PROTO";
   }
+  if (input.selection != 0 && (input.selection & selection_of(algorithm, protocol)) == 0) {
+    return "excluded by algSelection";
+  }
   if (uses_lines(protocol) && !input.shares_memory) {
     return "no ranks share memory";
   }
@@ -142,10 +147,13 @@ void add_candidates(const Algorithm& algorithm,
 
 }  // namespace
 
-std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& asked) {
+std::vector<Candidate> list_candidates(const ChoiceInput& call, const AlgorithmFilter& asked) {
   // A single rank only copies, so that no setting applies.
   static const AlgorithmFilter kAll;
-  const AlgorithmFilter& filter = input.nranks == 1 ? kAll : asked;
+  const bool is_alone = call.nranks == 1;
+  const AlgorithmFilter& filter = is_alone ? kAll : asked;
+  ChoiceInput input = call;
+  input.selection = is_alone ? 0 : call.selection;
   std::vector<Candidate> candidates;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective != input.collective) {
@@ -161,6 +169,37 @@ std::vector<Candidate> list_candidates(const ChoiceInput& input, const Algorithm
   return candidates;
 }
 
+namespace {
+
+/// Why a call has no candidate, as what the user set.
+Error describe_lack(const std::vector<Candidate>& candidates, const ChoiceInput& input) {
+  if (input.deterministic) {
+    return fail(Code::kInvalidUsage,
+                "PLEXUS_DETERMINISTIC, with NCCL_ALGO and NCCL_PROTO as set, excludes every "
+                "algorithm for {} on {} ranks: unset it, or use at most {} ranks",
+                name(input.collective), input.nranks, kOperandsMax);
+  }
+  // An algorithm that the settings leave, and why it is not possible.
+  std::string left;
+  for (const Candidate& candidate : candidates) {
+    if (left.empty() && !candidate.reason.starts_with("excluded by ")) {
+      left = fmt::format(" ({}: {})", candidate.choice.algorithm->family, candidate.reason);
+    }
+  }
+  if (input.selection != 0) {
+    return fail(Code::kInvalidArgument,
+                "nothing that algSelection names is possible for this {}{}: name others, or set "
+                "forceAlgSelection to 0",
+                name(input.collective), left);
+  }
+  return fail(Code::kInvalidUsage,
+              "NCCL_ALGO and NCCL_PROTO exclude every algorithm for {}{}: unset them, or allow "
+              "one of those that `plexus explain` lists",
+              name(input.collective), left);
+}
+
+}  // namespace
+
 Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter, Tuner* tuner) {
   Decision decision{.candidates = list_candidates(input, filter), .chosen = 0, .by_tuner = false};
   decision.chosen = choose_by_rules(decision.candidates, input);
@@ -171,26 +210,17 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
       return decision;
     }
   }
-  if (decision.chosen == decision.candidates.size()) {
-    if (input.deterministic) {
-      return fail(Code::kInvalidUsage,
-                  "PLEXUS_DETERMINISTIC, with NCCL_ALGO and NCCL_PROTO as set, excludes every "
-                  "algorithm for {} on {} ranks: unset it, or use at most {} ranks",
-                  name(input.collective), input.nranks, kOperandsMax);
-    }
-    // An algorithm that the settings leave, and why it is not possible.
-    std::string left;
-    for (const Candidate& candidate : decision.candidates) {
-      if (left.empty() && !candidate.reason.starts_with("excluded by NCCL_")) {
-        left = fmt::format(" ({}: {})", candidate.choice.algorithm->family, candidate.reason);
-      }
-    }
-    return fail(Code::kInvalidUsage,
-                "NCCL_ALGO and NCCL_PROTO exclude every algorithm for {}{}: unset them, or allow "
-                "one of those that `plexus explain` lists",
-                name(input.collective), left);
+  if (decision.chosen < decision.candidates.size()) {
+    return decision;
   }
-  return decision;
+  if (input.selection != 0 && !input.is_forced) {
+    PLEXUS_INFO(kTuning, "nothing that algSelection names is possible for {}: any is taken",
+                name(input.collective));
+    ChoiceInput any = input;
+    any.selection = 0;
+    return decide(any, filter, tuner);
+  }
+  return describe_lack(decision.candidates, input);
 }
 
 Result<Choice> choose_algorithm(const ChoiceInput& input,

@@ -15,7 +15,7 @@
 namespace plexus {
 
 /// All candidates for the collective, in the order of the algorithm table, then those from files.
-std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter);
+std::vector<Candidate> list_candidates(const ChoiceInput& call, const AlgorithmFilter& filter);
 
 /// The choice, and the candidates that it was made from.
 struct Decision {
@@ -25,7 +25,8 @@ struct Decision {
 };
 
 /// Chooses the candidate with the shortest time; without a tuner (nullptr, or one that gave no
-/// times), by the built-in rules. kInvalidUsage when no candidate is possible.
+/// times), by the built-in rules. kInvalidUsage when no candidate is possible; kInvalidArgument
+/// when that is due to the call's selection.
 Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter, Tuner* tuner);
 Result<Choice> choose_algorithm(const ChoiceInput& input,
                                 const AlgorithmFilter& filter,

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/base/hash.hpp"
+#include "core/schedule/explain_choice.hpp"
 #include "core/schedule/message_count.hpp"
 #include "core/schedule/partition.hpp"
 #include "guest/assert.hpp"
@@ -236,44 +237,89 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context,
   return plan;
 }
 
+namespace {
+
+/// The call's own bounds of channels, within what all ranks can have.
+void bound_channels(const CallSettings& settings, ChoiceInput& input) {
+  if (settings.channels_max != 0) {
+    input.channels_max = std::min<int>(input.channels_max, settings.channels_max);
+  }
+  if (settings.channels_min != 0) {
+    input.channels_min = settings.channels_min;
+  }
+  input.channels_min = std::min(input.channels_min, input.channels_max);
+}
+
+}  // namespace
+
 ChoiceInput input_of(const PlanContext& context, std::span<const Task> tasks, const Task& call) {
   const int nranks = context.nranks;
   const std::vector<int>& nodes = context.orders.front().nodes;
-  return {.collective = call.shape.collective,
-          .size_bytes = call_bytes(call, nranks),
-          .nranks = nranks,
-          .root = is_rooted(call.shape.collective) ? call.shape.root : 0,
-          .channels_min = context.channels_min,
-          .channels_max = context.channels_max,
-          .blocks = context.blocks,
-          .slot_bytes = context.slot_bytes,
-          .element_bytes = static_cast<uint32_t>(element_size(call.shape.datatype())),
-          .calls_in_group = static_cast<uint32_t>(std::count_if(
-              tasks.begin(), tasks.end(),
-              [](const Task& each) { return !is_point_to_point(each.shape.collective); })),
-          .in_windows = call.shape.in_windows,
-          .shares_memory = context.shares_memory,
-          .deterministic = context.deterministic,
-          .nodes = static_cast<int>(nodes.size()),
-          .ranks_per_node_max = most_ranks(nodes, nranks),
-          .type = call.shape.datatype(),
-          .kind = call.op.kind,
-          .collnet = context.collnet,
-          .costs = context.costs,
-          .recorded = context.recorded};
+  const CallSettings& settings = call.shape.settings;
+  ChoiceInput input{
+      .collective = call.shape.collective,
+      .size_bytes = call_bytes(call, nranks),
+      .nranks = nranks,
+      .root = is_rooted(call.shape.collective) ? call.shape.root : 0,
+      .channels_min = context.channels_min,
+      .channels_max = context.channels_max,
+      .blocks = context.blocks,
+      .slot_bytes = context.slot_bytes,
+      .element_bytes = static_cast<uint32_t>(element_size(call.shape.datatype())),
+      .calls_in_group = static_cast<uint32_t>(std::count_if(
+          tasks.begin(), tasks.end(),
+          [](const Task& each) { return !is_point_to_point(each.shape.collective); })),
+      .in_windows = call.shape.in_windows,
+      .shares_memory = context.shares_memory,
+      .deterministic = context.deterministic || settings.is_deterministic,
+      .selection = settings.selection,
+      .is_forced = settings.is_forced,
+      .nodes = static_cast<int>(nodes.size()),
+      .ranks_per_node_max = most_ranks(nodes, nranks),
+      .type = call.shape.datatype(),
+      .kind = call.op.kind,
+      .collnet = context.collnet,
+      .costs = context.costs,
+      .recorded = context.recorded};
+  bound_channels(settings, input);
+  return input;
+}
+
+/// The choice for a collective; told to who asked for it.
+Result<Choice> Plan::choose(const PlanContext& context,
+                            std::span<const Task> tasks,
+                            size_t task,
+                            const MadeChoice* made) {
+  static const AlgorithmFilter kAll;
+  const ChoiceInput input = input_of(context, tasks, tasks[task]);
+  const bool is_told = tasks[task].shape.settings.is_told;
+  if (made != nullptr && collectives_ == 0) {
+    if (is_told) {
+      told_.emplace_back(task, explain_choice(made->choice, input, "what was measured"));
+    }
+    return made->choice;
+  }
+  PLEXUS_TRY(decision, decide(input, made == nullptr ? *context.filter : kAll,
+                              made == nullptr ? context.tuner : nullptr));
+  if (is_told) {
+    told_.emplace_back(task, explain_choice(decision, input));
+  }
+  return decision.candidates[decision.chosen].choice;
+}
+
+void Plan::tell(std::span<const Task> tasks) const {
+  for (const auto& [task, text] : told_) {
+    tasks[task].told.function(tasks[task].told.user, text.c_str());
+  }
 }
 
 Result<void> Plan::add_collective(const PlanContext& context,
                                   std::span<const Task> tasks,
                                   size_t task,
                                   const MadeChoice* made) {
-  static const AlgorithmFilter kAll;
   const Task& call = tasks[task];
   const bool is_made = made != nullptr && collectives_ == 0;
-  PLEXUS_TRY(choice, is_made ? Result<Choice>(made->choice)
-                             : choose_algorithm(input_of(context, tasks, call),
-                                                made == nullptr ? *context.filter : kAll,
-                                                made == nullptr ? context.tuner : nullptr));
+  PLEXUS_TRY(choice, choose(context, tasks, task, made));
   PLEXUS_ASSERT(choice.algorithm != nullptr && choice.channels > 0, choice.channels);
   choice_ = made == nullptr || is_made ? choice : choice_;
   auto& queues = execution_.queues;

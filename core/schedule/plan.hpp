@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/result.hpp"
@@ -78,6 +80,9 @@ class Plan {
   /// The same for a plan of one call without scalar, of which only the addresses change.
   void prepare_again(const void* send, void* recv, CallLog& log, KnownPlaces& places);
 
+  /// Tells those of `tasks`, the calls of this plan, that asked for it what was chosen and why.
+  void tell(std::span<const Task> tasks) const;
+
   /// Distinct among the plans of a cache.
   [[nodiscard]] uint64_t number() const noexcept { return number_; }
 
@@ -113,6 +118,10 @@ class Plan {
                               std::span<const Task> tasks,
                               size_t task,
                               const MadeChoice* made);
+  Result<Choice> choose(const PlanContext& context,
+                        std::span<const Task> tasks,
+                        size_t task,
+                        const MadeChoice* made);
   Result<void> add_point_to_point(const PlanContext& context, std::span<const Task> tasks);
   Result<void> add_to_self(const PlanContext& context, std::span<const Task> tasks, bool of_vector);
   Result<void> add_item(const PlanContext& context,
@@ -130,7 +139,8 @@ class Plan {
 
   uint64_t number_ = 0;
   uint64_t trial_ = 0;
-  std::vector<CallShape> shapes_;  // of its tasks
+  std::vector<CallShape> shapes_;                     // of its tasks
+  std::vector<std::pair<size_t, std::string>> told_;  // by task, see Task::told
   std::vector<std::unique_ptr<Program>> programs_;
   std::vector<ItemTask> items_;
   Execution execution_;

@@ -19,6 +19,17 @@ class HostStream;
 inline constexpr int kNoOp = -1;
 inline constexpr int kFirstUserOp = 5;  // ncclNumOps; from here on ncclRedOpCreatePreMulSum's
 
+/// What a call asks for itself (ncclCollConfig_t).
+struct CallSettings {
+  uint64_t selection = 0;    // AlgorithmSelection
+  uint8_t channels_min = 0;  // 0: the communicator's
+  uint8_t channels_max = 0;
+  bool is_forced = false;  // no other algorithm if none of the selection is possible
+  bool is_deterministic = false;
+  bool is_told = false;  // see Task::told
+  friend bool operator==(const CallSettings&, const CallSettings&) = default;
+};
+
 /// All of a call but addresses, streams and scalars: calls with equal shapes are checked and
 /// planned alike. Its numbers are as the user passed them, until core/api has checked them.
 struct CallShape {
@@ -38,10 +49,17 @@ struct CallShape {
   /// All its buffers, on all ranks, are in windows with NCCL_WIN_COLL_SYMMETRIC: ranks know of each
   /// other that they read and write these in place.
   bool in_windows = false;
+  CallSettings settings = {};
 
   /// Once checked.
   [[nodiscard]] DataType datatype() const noexcept { return static_cast<DataType>(type); }
   friend bool operator==(const CallShape&, const CallShape&) = default;
+};
+
+/// Is told which algorithm a call has, and why.
+struct ToldChoice {
+  void (*function)(void* user, const char* text) = nullptr;
+  void* user = nullptr;
 };
 
 struct Task {
@@ -56,6 +74,8 @@ struct Task {
   /// holds it.
   const void* scalar = nullptr;
   const void* caller = nullptr;  // the place in the program (PLEXUS_CHECK=1)
+  uint64_t tag = 0;              // the user's, for profilers
+  ToldChoice told = {};
 };
 
 /// Report for tools (`plexus perf`): what the last collective on `comm` used.

@@ -21,6 +21,9 @@ struct CommConfig {
   bool shrink_share = false;
   uint64_t share_group = 0;  // communicators that end together in ncclCommAbort; 0: it alone
   int traffic_class = -1;
+  int rma_contexts = 1;  // 0: no one-sided operations
+  int rma_signals = 1;   // of each context
+  bool rma_eager = false;
   std::string comm_name;
   int device = -1;  // CUDA's device number; -1: the host. A child has its parent's
   // of a rank on the host that computes for a device of core/device/virtual_devices.h; -1: of none

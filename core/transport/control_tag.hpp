@@ -16,7 +16,8 @@ enum class ControlTag : uint64_t {
   kXdc,        // of a connection between datacenters: 2 * index + 1 to the receiver, else 2 * index
   kMapping,    // memory that the ranks map from each other. Number 0
   kCollnet,    // of a network that reduces: network << 32 | index
-  kLinkFacts   // what the ranks know of links between datacenters. Number 0
+  kLinkFacts,  // what the ranks know of links between datacenters. Number 0
+  kOneSided    // puts and signals, and where windows are. Number 0
 };
 
 constexpr uint64_t tag_of(ControlTag what, uint64_t number) {

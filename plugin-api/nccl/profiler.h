@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's profiler plugin ABI: v4 (NCCL 2.27), v5 (2.28.3) and v6 (2.29.2). A library exports a data
- * symbol `ncclProfiler_vN`, a table of six pointers. Names are Plexus's, layouts are NCCL's.
- * Results are int32_t with the numbers of PLEXUS_OK .. PLEXUS_TIMEOUT (plexus_plugin.h).
+ * NCCL's profiler plugin ABI: v4 (NCCL 2.27), v5 (2.28.3), v6 (2.29.2) and v7 (2.31). A library
+ * exports a data symbol `ncclProfiler_vN`, a table of six pointers. Names are Plexus's, layouts are
+ * NCCL's. Results are int32_t with the numbers of PLEXUS_OK .. PLEXUS_TIMEOUT (plexus_plugin.h).
  */
 #pragma once
 
@@ -31,6 +31,7 @@ extern "C" {
 #define NCCL_PROFILE_CE_COLL 0x1000 /* this one and the next: since v6 */
 #define NCCL_PROFILE_CE_SYNC 0x2000
 #define NCCL_PROFILE_CE_BATCH 0x4000
+#define NCCL_PROFILE_KERNEL_PHASE 0x8000 /* since v7; of symmetric kernels, which no rank has */
 
 /* States of an event, for record_state. */
 #define NCCL_PROFILE_SEND_GPU_WAIT 8        /* the slot is not filled yet */
@@ -172,6 +173,47 @@ typedef struct nccl_profile_event_v5 {
 /* v6 appends kinds of event to v5's; common members have the same offsets. */
 typedef nccl_profile_event_v5_t nccl_profile_event_v6_t;
 
+/* What v7 appends to v5's descriptions: the user's tag of the call, and which kernel serves it. */
+typedef struct nccl_profile_coll_v7 {
+  nccl_profile_coll_v5_t v5;
+  const char* kernel_variant; /* may be null */
+  bool is_symmetric;
+  uint64_t user_tag;
+} nccl_profile_coll_v7_t;
+
+typedef struct nccl_profile_p2p_v7 {
+  nccl_profile_p2p_v5_t v5;
+  uint64_t user_tag;
+} nccl_profile_p2p_v7_t;
+
+typedef struct nccl_profile_coll_api_v7 {
+  nccl_profile_coll_api_t v5;
+  uint64_t user_tag;
+} nccl_profile_coll_api_v7_t;
+
+typedef struct nccl_profile_p2p_api_v7 {
+  nccl_profile_p2p_api_t v5;
+  uint64_t user_tag;
+} nccl_profile_p2p_api_v7_t;
+
+typedef struct nccl_profile_event_v7 {
+  uint64_t type;
+  void* parent;
+  int rank;
+  union {
+    nccl_profile_group_api_t group_api;
+    nccl_profile_coll_api_v7_t coll_api;
+    nccl_profile_p2p_api_v7_t p2p_api;
+    nccl_profile_kernel_launch_t kernel_launch;
+    nccl_profile_coll_v7_t coll;
+    nccl_profile_p2p_v7_t p2p;
+    nccl_profile_proxy_op_t proxy_op;
+    nccl_profile_proxy_step_t proxy_step;
+    nccl_profile_kernel_channel_t kernel_channel;
+    nccl_profile_net_plugin_t net_plugin;
+  } is;
+} nccl_profile_event_v7_t;
+
 typedef union nccl_profile_state {
   size_t transfer_bytes; /* of a proxy step */
   int appended_ops;
@@ -199,6 +241,14 @@ NCCL_GOLDEN_AT(nccl_profile_coll_api_t, stream, 32);
 NCCL_GOLDEN_SIZE(nccl_profile_coll_api_t, 48);
 NCCL_GOLDEN_SIZE(nccl_profile_p2p_api_t, 40);
 NCCL_GOLDEN_SIZE(nccl_profile_state_t, 8);
+NCCL_GOLDEN_AT(nccl_profile_event_v7_t, is, 24);
+NCCL_GOLDEN_SIZE(nccl_profile_event_v7_t, 136);
+NCCL_GOLDEN_AT(nccl_profile_coll_v7_t, kernel_variant, 88);
+NCCL_GOLDEN_AT(nccl_profile_coll_v7_t, is_symmetric, 96);
+NCCL_GOLDEN_AT(nccl_profile_coll_v7_t, user_tag, 104);
+NCCL_GOLDEN_AT(nccl_profile_p2p_v7_t, user_tag, 48);
+NCCL_GOLDEN_AT(nccl_profile_coll_api_v7_t, user_tag, 48);
+NCCL_GOLDEN_AT(nccl_profile_p2p_api_v7_t, user_tag, 40);
 
 /* ---- the tables ---- */
 
@@ -242,6 +292,16 @@ typedef struct nccl_profiler_v5 {
 NCCL_GOLDEN_SIZE(nccl_profiler_v5_t, 48);
 
 typedef nccl_profiler_v5_t nccl_profiler_v6_t;
+
+typedef struct nccl_profiler_v7 {
+  const char* name;
+  nccl_profile_init_v5_fn init;
+  int32_t (*start)(void* context, void** event, nccl_profile_event_v7_t* what);
+  nccl_profile_stop_fn stop;
+  nccl_profile_record_fn record_state;
+  nccl_profile_finalize_fn finalize;
+} nccl_profiler_v7_t;
+NCCL_GOLDEN_SIZE(nccl_profiler_v7_t, 48);
 
 #ifdef __cplusplus
 }

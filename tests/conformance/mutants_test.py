@@ -304,13 +304,13 @@ class Others(Mutants, unittest.TestCase):
             self.assertIn(says, verdicts["times.trials"][1])
 
     def test_a_profiler_that_knows_nvidias_networks_is_right(self):
-        for version in (4, 5, 6):
+        for version in (4, 5, 6, 7):
             code, verdicts = check(f"libplexus-profiler-mutant-v{version}.so", "event", "start_reads_sockets")
             self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
 
     def test_a_profiler_that_gives_no_context_is_right(self):
         """As NVIDIA's inspector without a GPU: NCCL finalizes what init gave, and nothing else."""
-        for version in (4, 5, 6):
+        for version in (4, 5, 6, 7):
             code, verdicts = check(f"libplexus-profiler-mutant-v{version}.so", "profiler,event", "init_without_context")
             self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
 
@@ -318,7 +318,7 @@ class Others(Mutants, unittest.TestCase):
         code, verdicts = check("libplexus-profiler-mutant-v6.so", "profiler,event", "start_pooled")
         self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
 
-    def test_every_mutant_of_a_profiler_is_killed(self):  # without a fault: conformance_profiler_v4 to v6
+    def test_every_mutant_of_a_profiler_is_killed(self):  # without a fault: conformance_profiler_v4 to v7
         self.expect_killed(PROFILER, "libplexus-profiler-mutant-v{}.so".format, 5)
 
     def test_every_mutant_of_a_network_that_reduces_is_killed(self):

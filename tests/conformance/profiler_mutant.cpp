@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intentionally wrong: a profiler of NCCL's ABI (PROFILER_VERSION 4 to 6) with the fault that
+// Intentionally wrong: a profiler of NCCL's ABI (PROFILER_VERSION 4 to 7) with the fault that
 // PLEXUS_MUTANT names. mutants_test.py says which check must detect which mutant. Without
 // PLEXUS_MUTANT it is correct: it counts events.
 #include <atomic>
@@ -24,8 +24,10 @@ namespace {
 
 #if PROFILER_VERSION == 4
 using What = nccl_profile_event_v4_t;
-#else
+#elif PROFILER_VERSION < 7
 using What = nccl_profile_event_v5_t;
+#else
+using What = nccl_profile_event_v7_t;
 #endif
 
 struct Context {

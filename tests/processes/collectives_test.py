@@ -16,7 +16,7 @@ MODE = sys.argv.pop(1)
 
 class Collectives(job.Test):
     def check_all(self, *arguments, **environment):
-        for collective in [*job.COLLECTIVES, "alltoallv"]:
+        for collective in [*job.COLLECTIVES, "alltoallv", "allgatherv", "reducescatterv", "gatherv", "scatterv", "put"]:
             with self.subTest(collective):
                 report = self.run_perf(collective, "--mode", MODE, *QUICK, *arguments, **environment)
                 self.assertEqual(report["collective"], collective)
@@ -35,6 +35,11 @@ class Collectives(job.Test):
     def test_hypercube(self):
         for nranks in (1, 2, 8):
             self.run_perf("hypercube", "--mode", MODE, *QUICK, *SIZES, "--ranks", nranks, "--stream", "async")
+
+    def test_puts_where_no_memory_is_shared(self):
+        for stream in ("null", "async"):
+            self.run_perf("put", "--mode", MODE, *QUICK, *SIZES, "--ranks", 3, "--stream", stream,
+                          NCCL_SHM_DISABLE="1", NCCL_P2P_DISABLE="1")
 
     def test_one_rank_alone(self):
         self.check_all("--ranks", 1, *SIZES)

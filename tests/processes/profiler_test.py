@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Profiler plugins, v4 to v6: the tree of events that the fixture (tests/abi/nccl_profiler) records, faults, several at
+"""Profiler plugins, v4 to v7: the tree of events that the fixture (tests/abi/nccl_profiler) records, faults, several at
 once; and the example of docs/profiling.md."""
 import json
 import os
@@ -147,6 +147,28 @@ class Profiler(job.Test):
                         self.assertRegex(coll.about, r"channels [1-9]\d* [A-Z_]+ SIMPLE")
                     self.check_steps(events)
 
+    def test_a_users_tag_reaches_a_profiler_of_v7(self):
+        program = """
+class Config(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint), ("ext", ctypes.c_void_p),
+                ("ctas", ctypes.c_int * 4), ("selection", ctypes.c_char_p), ("force", ctypes.c_int), ("policy", ctypes.c_int),
+                ("tag", ctypes.c_uint64), ("event", ctypes.c_void_p)]
+UNDEFINED = -2 ** 31
+comm = make()
+for tag in (0, 4711, 2 ** 63 - 1):
+    config = Config(72, 0xcafebeef, 23203, None, (UNDEFINED,) * 4, None, 1, UNDEFINED, tag, None)
+    values = (ctypes.c_float * 8)()
+    assert library.ncclAllReduceConfig(values, values, ctypes.c_size_t(8), 7, 0, comm, None, ctypes.byref(config)) == 0
+call(comm, 8)
+destroy(comm)
+"""
+        for version, told in ((6, [0, 0, 0, 0]), (7, [0, 4711, 2 ** 63 - 1, 0])):
+            with self.subTest(version):
+                for old in self.folder.glob("events.*"):
+                    old.unlink()
+                events = self.run_program(program, f"recorder-v{version}")
+                self.assertEqual([int(event.about.split()[-1]) for event in events.values() if event.type == COLL], told)
+
     def test_tree_of_grouped_send_and_receive(self):
         for version in (4, 5):
             with self.subTest(version):
@@ -205,8 +227,8 @@ class Profiler(job.Test):
                     for path in self.files(2):
                         self.check_kernel_channels(self.read(path))
 
-    def run_program(self, text):
-        ended = self.start([sys.executable, "-c", PROGRAM + text, LIBRARY], NCCL_PROFILER_PLUGIN="recorder-v5",
+    def run_program(self, text, profiler="recorder-v5"):
+        ended = self.start([sys.executable, "-c", PROGRAM + text, LIBRARY], NCCL_PROFILER_PLUGIN=profiler,
                            PLEXUS_PLUGIN_PATH=FOLDER, PROFILER_FIXTURE_FILE=str(self.folder / "events")).end(60)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         return self.read(self.files(1)[0])
@@ -285,9 +307,9 @@ destroy(comm)
                 self.assertEqual((ended.stdout + ended.stderr).count(says), 2)  # one for each rank
 
     def test_one_that_cannot_be_loaded_is_the_users_error(self):
-        for name, says in (("absent", "looked for libnccl-profiler-absent.so, absent in"),
-                           (f"{FOLDER}/libnccl-net-tcp-v8.so", "has none of ncclProfiler_v4 to v6"),
-                           ("STATIC_PLUGIN", "STATIC_PLUGIN has none of ncclProfiler_v4 to v6")):
+        for name, says in (("absent", "looked for libnccl-profiler-absent.so, librccl-profiler-absent.so, absent in"),
+                           (f"{FOLDER}/libnccl-net-tcp-v8.so", "has none of ncclProfiler_v4 to v7"),
+                           ("STATIC_PLUGIN", "STATIC_PLUGIN has none of ncclProfiler_v4 to v7")):
             with self.subTest(name):
                 ended = self.start(job.perf("all_reduce", *SIZES, "--ranks", 2), NCCL_PROFILER_PLUGIN=name).end(60)
                 self.assertNotEqual(ended.returncode, 0)

@@ -125,7 +125,7 @@ class Usage(job.Test):
         self.assertRegex(ended.stdout, "(?m)^ +1024 .* bruck/", ended.stderr)
 
     def test_sends_and_receives_have_no_algorithm(self):
-        for collective in ("sendrecv", "alltoallv", "hypercube"):
+        for collective in ("sendrecv", "alltoallv", "hypercube", "gatherv", "put"):
             ended = self.run_plexus("perf", collective, *SMALL, "--ranks", "2", "--algo", "ring")
             self.assertEqual(ended.returncode, 2, ended.stdout)
             self.assertIn(f"{collective} is made of sends and receives, which have no algorithm", ended.stderr)

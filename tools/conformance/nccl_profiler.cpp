@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <unistd.h>
 
 #include "core/base/immortal.hpp"
@@ -127,6 +128,32 @@ void describe(nccl_profile_event_v5_t& what, void* group) {
   }
 }
 
+/// With a tag, as a user sets one.
+void describe(nccl_profile_event_v7_t& what, void* group) {
+  constexpr uint64_t kTag = 0x7a6;
+  nccl_profile_event_v5_t old{};
+  old.type = what.type;
+  describe(old, group);
+  switch (what.type) {
+    case NCCL_PROFILE_COLL_API:
+      what.is.coll_api = {old.is.coll_api, kTag};
+      return;
+    case NCCL_PROFILE_P2P_API:
+      what.is.p2p_api = {old.is.p2p_api, kTag};
+      return;
+    case NCCL_PROFILE_COLL:
+      what.is.coll = {old.is.coll, nullptr, false, kTag};
+      return;
+    case NCCL_PROFILE_P2P:
+      what.is.p2p = {old.is.p2p, kTag};
+      return;
+    default:  // unchanged, and shorter
+      static_assert(sizeof(old.is) <= sizeof(what.is));
+      std::memcpy(&what.is, &old.is, sizeof(old.is));
+      return;
+  }
+}
+
 constexpr int kGarbage = 0xEE;
 
 }  // namespace
@@ -144,7 +171,7 @@ NcclProfiler::NcclProfiler(Stand& stand, NcclTable table)
       mask_(Immortal<ProfilerMasks>::instance().find_or_make(table_.object.address)) {}
 
 Result<NcclProfiler> NcclProfiler::load(Stand& stand) {
-  PLEXUS_TRY(table, load_table(stand, "ncclProfiler", {4, 6}));
+  PLEXUS_TRY(table, load_table(stand, "ncclProfiler", {4, 7}));
   return NcclProfiler(stand, std::move(table));
 }
 
@@ -193,24 +220,31 @@ int32_t ProfilerSession::close() {
 Result<EventHandle> ProfilerSession::start(uint64_t type, EventHandle parent, EventHandle group) {
   EventHandle event = nullptr;
   int32_t code = PLEXUS_OK;
+  const auto give = [&]<class Table>(auto what, std::type_identity<Table> /*table*/) {
+    code = call(monitor(), Place::kStartEvent, "startEvent",
+                [&] { return as<Table>(*profiler_).start(raw_, &event, what.get()); });
+    std::memset(static_cast<void*>(what.get()), kGarbage, sizeof *what);
+  };
+  const auto fill = [&](auto what) {
+    what->type = type;
+    what->parent = parent;
+    what->rank = comm_.rank;
+    describe(*what, group);
+    return what;
+  };
   if (profiler_->version() == 4) {
     auto what = std::make_unique<nccl_profile_event_v4_t>();
     what->type = static_cast<uint8_t>(type);
     what->parent = group != nullptr ? group : parent;
     what->rank = comm_.rank;
     describe(*what);
-    code = call(monitor(), Place::kStartEvent, "startEvent",
-                [&] { return as<nccl_profiler_v4_t>(*profiler_).start(raw_, &event, what.get()); });
-    std::memset(static_cast<void*>(what.get()), kGarbage, sizeof *what);
+    give(std::move(what), std::type_identity<nccl_profiler_v4_t>{});
+  } else if (profiler_->version() < 7) {
+    give(fill(std::make_unique<nccl_profile_event_v5_t>()),
+         std::type_identity<nccl_profiler_v5_t>{});
   } else {
-    auto what = std::make_unique<nccl_profile_event_v5_t>();
-    what->type = type;
-    what->parent = parent;
-    what->rank = comm_.rank;
-    describe(*what, group);
-    code = call(monitor(), Place::kStartEvent, "startEvent",
-                [&] { return as<nccl_profiler_v5_t>(*profiler_).start(raw_, &event, what.get()); });
-    std::memset(static_cast<void*>(what.get()), kGarbage, sizeof *what);
+    give(fill(std::make_unique<nccl_profile_event_v7_t>()),
+         std::type_identity<nccl_profiler_v7_t>{});
   }
   if (code != PLEXUS_OK) {
     return wrong("startEvent of a {} failed with code {}: {}", event_kind(type).name, code,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library of NCCL's profiler ABI (ncclProfiler_v4 .. v6), driven through its raw table.
+// A library of NCCL's profiler ABI (ncclProfiler_v4 .. v7), driven through its raw table.
 #pragma once
 
 #include <array>

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <optional>
+#include <type_traits>
 
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
@@ -56,7 +57,7 @@ class ProfilerV4 final : public Profiler {
                         comm.rank, nccl_net::log_from_nccl_plugin);
   }
   [[nodiscard]] const char* name() const noexcept override { return table_->name; }
-  int32_t start(nccl_profile_event_v5_t what,
+  int32_t start(nccl_profile_event_v7_t what,
                 void* parent,
                 void* group,
                 void** event) noexcept override {
@@ -69,11 +70,11 @@ class ProfilerV4 final : public Profiler {
         break;
       case NCCL_PROFILE_COLL:
         old.parent = group;
-        old.is.coll = what.is.coll.v4;
+        old.is.coll = what.is.coll.v5.v4;
         break;
       case NCCL_PROFILE_P2P:
         old.parent = group;
-        old.is.p2p = to_v4(what.is.p2p);
+        old.is.p2p = to_v4(what.is.p2p.v5);
         break;
       case NCCL_PROFILE_PROXY_OP:
         old.is.proxy_op = what.is.proxy_op;
@@ -105,26 +106,75 @@ class ProfilerV4 final : public Profiler {
   const nccl_profiler_v4_t* table_;
 };
 
-/// v6 adds only kinds of events that host ranks do not have.
+/// As v5 has it: without what v7 appends. Of an event that v5 does not have, nothing.
+nccl_profile_event_v5_t to_v5(const nccl_profile_event_v7_t& what) {
+  nccl_profile_event_v5_t old{};
+  old.type = what.type;
+  old.parent = what.parent;
+  old.rank = what.rank;
+  switch (what.type) {
+    case NCCL_PROFILE_COLL:
+      old.is.coll = what.is.coll.v5;
+      break;
+    case NCCL_PROFILE_P2P:
+      old.is.p2p = what.is.p2p.v5;
+      break;
+    case NCCL_PROFILE_COLL_API:
+      old.is.coll_api = what.is.coll_api.v5;
+      break;
+    case NCCL_PROFILE_P2P_API:
+      old.is.p2p_api = what.is.p2p_api.v5;
+      break;
+    case NCCL_PROFILE_GROUP_API:
+      old.is.group_api = what.is.group_api;
+      break;
+    case NCCL_PROFILE_KERNEL_LAUNCH:
+      old.is.kernel_launch = what.is.kernel_launch;
+      break;
+    case NCCL_PROFILE_PROXY_OP:
+      old.is.proxy_op = what.is.proxy_op;
+      break;
+    case NCCL_PROFILE_PROXY_STEP:
+      old.is.proxy_step = what.is.proxy_step;
+      break;
+    case NCCL_PROFILE_KERNEL_CHANNEL:
+      old.is.kernel_channel = what.is.kernel_channel;
+      break;
+    default:
+      break;
+  }
+  return old;
+}
+
+/// v5 to v7, whose tables differ in the descriptions only. v6 and v7 add kinds of events that host
+/// ranks do not have.
+template <class Table>
 class ProfilerV5 final : public Profiler {
  public:
-  ProfilerV5(const nccl_profiler_v5_t* table, int* mask) : Profiler(mask), table_(table) {}
+  ProfilerV5(const Table* table, int* mask) : Profiler(mask), table_(table) {}
   int32_t init(const ProfiledComm& comm) {
     return table_->init(&context_, comm.id, mask_, comm.name.c_str(), comm.nnodes, comm.nranks,
                         comm.rank, nccl_net::log_from_nccl_plugin);
   }
   [[nodiscard]] const char* name() const noexcept override { return table_->name; }
-  int32_t start(nccl_profile_event_v5_t what,
+  int32_t start(nccl_profile_event_v7_t what,
                 void* parent,
                 void* group,
                 void** event) noexcept override {
     what.parent = parent;
     if (what.type == NCCL_PROFILE_COLL) {
-      what.is.coll.parent_group = group;
+      what.is.coll.v5.parent_group = group;
     } else if (what.type == NCCL_PROFILE_P2P) {
-      what.is.p2p.parent_group = group;
+      what.is.p2p.v5.parent_group = group;
     }
-    return guarded([&] { return table_->start(context_, event, &what); });
+    return guarded([&] {
+      if constexpr (std::is_same_v<Table, nccl_profiler_v7_t>) {
+        return table_->start(context_, event, &what);
+      } else {
+        auto old = to_v5(what);
+        return table_->start(context_, event, &old);
+      }
+    });
   }
   int32_t stop(void* event) noexcept override {
     return guarded([&] { return table_->stop(event); });
@@ -139,7 +189,7 @@ class ProfilerV5 final : public Profiler {
   }
 
  private:
-  const nccl_profiler_v5_t* table_;
+  const Table* table_;
 };
 
 /// The initialised profiler; null: it refused, and the job runs without it.
@@ -186,19 +236,24 @@ Result<std::unique_ptr<Profiler>> open_profiler(const Library& library,
                                                 const ProfiledComm& comm,
                                                 ProfilerMasks& masks) {
   constexpr const char* kStem = "ncclProfiler";
-  if (const auto table = find_newest_table(library, kStem, {4, 6})) {
+  if (const auto table = find_newest_table(library, kStem, {4, 7})) {
+    if (table->version == 7) {
+      return make_profiler<ProfilerV5<nccl_profiler_v7_t>, nccl_profiler_v7_t>(library, *table,
+                                                                               comm, masks);
+    }
     return table->version == 4
                ? make_profiler<ProfilerV4, nccl_profiler_v4_t>(library, *table, comm, masks)
-               : make_profiler<ProfilerV5, nccl_profiler_v5_t>(library, *table, comm, masks);
+               : make_profiler<ProfilerV5<nccl_profiler_v5_t>, nccl_profiler_v5_t>(library, *table,
+                                                                                   comm, masks);
   }
   if (const auto other = find_newest_table(library, kStem, kAnyNcclVersion)) {
     return fail(Code::kInvalidUsage,
-                "profiler plugin {} has {}, expected ncclProfiler_v4 to v6; use a build of it for "
+                "profiler plugin {} has {}, expected ncclProfiler_v4 to v7; use a build of it for "
                 "an NCCL version in that range",
                 library.path().string(), other->symbol);
   }
   return fail(Code::kInvalidUsage,
-              "{} has none of ncclProfiler_v4 to v6: it is not a profiler plugin; correct the name "
+              "{} has none of ncclProfiler_v4 to v7: it is not a profiler plugin; correct the name "
               "in NCCL_PROFILER_PLUGIN",
               library.path().string());
 }
@@ -279,7 +334,7 @@ bool ProfilerSet::wants(uint64_t type) const noexcept {
   return false;
 }
 
-ProfileEvent ProfilerSet::start(const nccl_profile_event_v5_t& what,
+ProfileEvent ProfilerSet::start(const nccl_profile_event_v7_t& what,
                                 const ProfileEvent* parent,
                                 const ProfileEvent* group) noexcept {
   ProfileEvent event;

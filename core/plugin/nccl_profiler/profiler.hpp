@@ -78,7 +78,7 @@ class Profiler {
 
   [[nodiscard]] virtual const char* name() const noexcept = 0;
   /// Null when this version has no such event. Parents are filled in here.
-  [[nodiscard]] virtual int32_t start(nccl_profile_event_v5_t what,
+  [[nodiscard]] virtual int32_t start(nccl_profile_event_v7_t what,
                                       void* parent,
                                       void* group,
                                       void** event) noexcept = 0;
@@ -117,7 +117,7 @@ class ProfilerSet {
   [[nodiscard]] bool wants(uint64_t type) const noexcept;
   /// `parent`, `group`: null if there is none. `what`: everything but the parents, which are filled
   /// in.
-  [[nodiscard]] ProfileEvent start(const nccl_profile_event_v5_t& what,
+  [[nodiscard]] ProfileEvent start(const nccl_profile_event_v7_t& what,
                                    const ProfileEvent* parent,
                                    const ProfileEvent* group = nullptr) noexcept;
   /// `number`: bytes of a step, or the GPU's clock.

@@ -51,8 +51,11 @@ class DropInTest(unittest.TestCase):
     def test_the_extensions_are_c99(self):
         self.assertEqual(run(self.build("events.c", f"-L{LIB}", "-lplexus")), "3 3\n")
 
+    def test_a_program_built_with_the_header_of_2_32_runs(self):
+        self.assertEqual(run(self.build("foreign.c", f"-L{LIB}", "-lnccl")), "23203 6 6 6 6 6 ")
+
     def test_both_names_are_one_library_in_a_process(self):
-        self.assertEqual(run(self.build("loader.c", "-D_GNU_SOURCE", "-ldl")), "same 230\n")
+        self.assertEqual(run(self.build("loader.c", "-D_GNU_SOURCE", "-ldl")), "same 232\n")
 
     def test_a_preloaded_tool_comes_in_between(self):
         tool = self.build("interposer.c", "-shared", "-fPIC")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl.h has NCCL 2.30's numbers and layouts (LP64). Every line is checked by the compiler, as C99
+ * nccl.h has NCCL 2.32's numbers and layouts (LP64). Every line is checked by the compiler, as C99
  * and, through layout.cpp, as C++: this file compiles or the interface broke. */
 #include <nccl.h>
 #include <plexus.h>
@@ -11,7 +11,7 @@
 #define CHECK_OFFSET(type, field, offset) CHECK(offsetof(type, field) == (offset))
 
 CHECK(sizeof(ncclUniqueId) == 128 && NCCL_UNIQUE_ID_BYTES == 128);
-CHECK(NCCL_VERSION_CODE >= 23000 && NCCL_VERSION_CODE < 23100);
+CHECK(NCCL_VERSION_CODE == 23203);
 CHECK(NCCL_VERSION(2, 8, 4) == 2804 && NCCL_VERSION(2, 30, 7) == 23007);
 
 CHECK(ncclSuccess == 0 && ncclUnhandledCudaError == 1 && ncclSystemError == 2 &&
@@ -37,12 +37,16 @@ CHECK(ncclStatGpuMemTotal == 3);
 
 CHECK(NCCL_SPLIT_NOCOLOR == -1 && NCCL_API_MAGIC == 0xcafebeef && NCCL_CONFIG_UNDEF_INT == INT_MIN);
 CHECK(NCCL_WIN_DEFAULT == 0 && NCCL_WIN_COLL_SYMMETRIC == 1 && NCCL_WIN_STRICT_ORDERING == 2);
-CHECK(NCCL_WIN_REQUIRED_ALIGNMENT == 4096);
+CHECK(NCCL_WIN_GIN_ONLY == 4 && NCCL_WIN_CFT_COUNTED == 8 && NCCL_WIN_REQUIRED_ALIGNMENT == 4096);
+CHECK(NCCL_ENCRYPTION_MODE_NONE == 0 && NCCL_ENCRYPTION_MODE_PSK == 1);
+CHECK(ncclHostCftDefault == INT_MIN && ncclHostCftEnable == 1 && ncclHostCftFallback == 3);
+CHECK(ncclNvlsHostDefault == INT_MIN && ncclNvlsHostDisableTransport == 1);
+CHECK(ncclNvlsHostDisableSymmetricMultimem == 2 && ncclNvlsHostDisable == INT_MAX);
 CHECK(NCCL_CTA_POLICY_DEFAULT == 0 && NCCL_CTA_POLICY_EFFICIENCY == 1 && NCCL_CTA_POLICY_ZERO == 2);
 CHECK(NCCL_SHRINK_DEFAULT == 0 && NCCL_SHRINK_ABORT == 1 && NCCL_REVOKE_DEFAULT == 0 &&
       NCCL_SUSPEND_MEM == 1);
 
-CHECK(sizeof(ncclConfig_t) == 96);
+CHECK(sizeof(ncclConfig_t) == 120);
 CHECK_OFFSET(ncclConfig_t, size, 0);
 CHECK_OFFSET(ncclConfig_t, magic, 8);
 CHECK_OFFSET(ncclConfig_t, version, 12);
@@ -64,6 +68,35 @@ CHECK_OFFSET(ncclConfig_t, graphUsageMode, 80);
 CHECK_OFFSET(ncclConfig_t, numRmaCtx, 84);
 CHECK_OFFSET(ncclConfig_t, maxP2pPeers, 88);
 CHECK_OFFSET(ncclConfig_t, graphStreamOrdering, 92);
+CHECK_OFFSET(ncclConfig_t, launchOrderImplicit, 96);
+CHECK_OFFSET(ncclConfig_t, numRmaSig, 100);
+CHECK_OFFSET(ncclConfig_t, rmaEagerInit, 104);
+CHECK_OFFSET(ncclConfig_t, hostCftMode, 108);
+CHECK_OFFSET(ncclConfig_t, nvlsHostMode, 112);
+
+CHECK(sizeof(ncclCollConfig_t) == 72);
+CHECK_OFFSET(ncclCollConfig_t, magic, 8);
+CHECK_OFFSET(ncclCollConfig_t, version, 12);
+CHECK_OFFSET(ncclCollConfig_t, ext, 16);
+CHECK_OFFSET(ncclCollConfig_t, minCTAs, 24);
+CHECK_OFFSET(ncclCollConfig_t, maxCTAs, 28);
+CHECK_OFFSET(ncclCollConfig_t, nvlsCTAs, 32);
+CHECK_OFFSET(ncclCollConfig_t, cgaClusterSize, 36);
+CHECK_OFFSET(ncclCollConfig_t, algSelection, 40);
+CHECK_OFFSET(ncclCollConfig_t, forceAlgSelection, 48);
+CHECK_OFFSET(ncclCollConfig_t, CTAPolicy, 52);
+CHECK_OFFSET(ncclCollConfig_t, userProfilerTag, 56);
+CHECK_OFFSET(ncclCollConfig_t, launchCompletionEvent, 64);
+
+CHECK(sizeof(ncclConfigExt_t) == 24);
+CHECK_OFFSET(ncclConfigExt_t, next, 0);
+CHECK_OFFSET(ncclConfigExt_t, key.vendorId, 8);
+CHECK_OFFSET(ncclConfigExt_t, key.optionId, 12);
+CHECK_OFFSET(ncclConfigExt_t, val, 16);
+
+CHECK(sizeof(ncclEncryptionConfig_t) == 32);
+CHECK_OFFSET(ncclEncryptionConfig_t, mode, 16);
+CHECK_OFFSET(ncclEncryptionConfig_t, psk, 24);
 
 CHECK(sizeof(ncclSimInfo_t) == 24);
 CHECK_OFFSET(ncclSimInfo_t, estimatedTime, 16);
@@ -85,3 +118,5 @@ send_t plexus_abi_send = ncclSend;
 
 const ncclConfig_t plexus_abi_config = NCCL_CONFIG_INITIALIZER;
 const ncclSimInfo_t plexus_abi_sim = NCCL_SIM_INFO_INITIALIZER;
+const ncclCollConfig_t plexus_abi_coll_config = NCCL_COLLCONFIG_INITIALIZER;
+const ncclEncryptionConfig_t plexus_abi_encryption = NCCL_ENCRYPTION_CONFIG_INITIALIZER;

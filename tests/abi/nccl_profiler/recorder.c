@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A profiler of NCCL's ABI (ABI_VERSION 4, 5 or 6) that writes one line per call to
+ * A profiler of NCCL's ABI (ABI_VERSION 4 to 7) that writes one line per call to
  * $PROFILER_FIXTURE_FILE.PID. Written from the published layouts alone, without a header of ours.
  * Like NVIDIA's inspector it keeps the addresses of names until finalize, and has no context when
  * it is switched off; like NVIDIA's example it sets the mask at the first init only, keeps its
@@ -46,6 +46,11 @@ struct coll {
 #if ABI_VERSION > 4
   void* group;
 #endif
+#if ABI_VERSION > 6
+  const char* variant;
+  bool symmetric;
+  uint64_t tag;
+#endif
 };
 struct p2p {
   const char* function;
@@ -56,6 +61,9 @@ struct p2p {
   uint8_t channels;
 #if ABI_VERSION > 4
   void* group;
+#endif
+#if ABI_VERSION > 6
+  uint64_t tag;
 #endif
 };
 struct op {
@@ -186,6 +194,15 @@ static void* group_of(const struct event* what) {
 #endif
 }
 
+static unsigned long tag_of(const struct event* what) {
+#if ABI_VERSION > 6
+  return what->type == kColl ? what->is.coll.tag : 0;
+#else
+  (void)what;
+  return 0;
+#endif
+}
+
 static int start(void* context, void** event, struct event* what) {
   char about[256] = "";
   if (is_fault("start")) {
@@ -193,10 +210,10 @@ static int start(void* context, void** event, struct event* what) {
   }
   switch ((int)what->type) {
     case kColl:
-      snprintf(about, sizeof about, "%s sequence %lu count %zu %s channels %d %s %s",
+      snprintf(about, sizeof about, "%s sequence %lu count %zu %s channels %d %s %s tag %lu",
                what->is.coll.function, (unsigned long)what->is.coll.sequence, what->is.coll.count,
                what->is.coll.datatype, what->is.coll.channels, what->is.coll.algorithm,
-               what->is.coll.protocol);
+               what->is.coll.protocol, tag_of(what));
       keep(context, what->is.coll.function);
       keep(context, what->is.coll.algorithm);
       keep(context, what->is.coll.protocol);

@@ -4,8 +4,12 @@
 #include "core/api/arguments.hpp"
 
 #include <array>
+#include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -150,7 +154,68 @@ INSTANTIATE_TEST_SUITE_P(CheckConfig,
                                          Epoch{&ncclConfig_t::nChannelsPerNetPeer, 22800},
                                          Epoch{&ncclConfig_t::graphUsageMode, 22900},
                                          Epoch{&ncclConfig_t::maxP2pPeers, 23000},
-                                         Epoch{&ncclConfig_t::graphStreamOrdering, 23005}));
+                                         Epoch{&ncclConfig_t::graphStreamOrdering, 23005},
+                                         Epoch{&ncclConfig_t::numRmaSig, 23100},
+                                         Epoch{&ncclConfig_t::nvlsHostMode, 23200}));
+
+TEST_F(CheckConfig, ModesOfGpusAreThoseOfNccl) {
+  for (const int mode : {1, 2, 3, NCCL_CONFIG_UNDEF_INT}) {
+    config_.hostCftMode = mode;
+    EXPECT_TRUE(check_config(&config_).has_value()) << mode;
+  }
+  config_.hostCftMode = 4;
+  EXPECT_THAT(check_config(&config_).error().message(), HasSubstr("hostCftMode is 4"));
+  config_ = NCCL_CONFIG_INITIALIZER;
+  for (const int mode : {0, 1, 2, 3, INT_MAX, NCCL_CONFIG_UNDEF_INT}) {
+    config_.nvlsHostMode = mode;
+    EXPECT_TRUE(check_config(&config_).has_value()) << mode;
+  }
+  config_.nvlsHostMode = 4;
+  EXPECT_THAT(check_config(&config_).error().message(), HasSubstr("nvlsHostMode is 4"));
+}
+
+/// What the headers of releases have as size and version; one byte more than that is not readable.
+struct Release {
+  size_t size_bytes;
+  unsigned version;
+};
+
+class ConfigOfRelease : public testing::TestWithParam<Release> {};
+
+TEST_P(ConfigOfRelease, IsTakenWithoutALookBeyondItsSize) {
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages =
+      mmap(nullptr, 2 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  auto* const end = static_cast<std::byte*>(pages) + page_bytes;
+  ASSERT_EQ(mprotect(end, page_bytes, PROT_NONE), 0);
+  std::array<std::byte, 128> bytes{};
+  bytes.fill(std::byte{0x5a});  // fields of later releases
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.size = GetParam().size_bytes;
+  config.version = GetParam().version;
+  std::memcpy(bytes.data(), &config, sizeof(config));
+  std::byte* const at = end - GetParam().size_bytes;
+  std::memcpy(at, bytes.data(), GetParam().size_bytes);
+  EXPECT_TRUE(check_config(reinterpret_cast<const ncclConfig_t*>(at)).has_value());
+  EXPECT_EQ(munmap(pages, 2 * page_bytes), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(CheckConfig,
+                         ConfigOfRelease,
+                         testing::Values(Release{24, 21400},
+                                         Release{40, 21700},
+                                         Release{48, 21903},
+                                         Release{48, 22605},
+                                         Release{72, 22703},
+                                         Release{80, 22809},
+                                         Release{88, 22907},
+                                         Release{96, 23003},
+                                         Release{96, 23007},
+                                         Release{96, 23102},
+                                         Release{112, 23102},
+                                         Release{120, 23203},
+                                         Release{128, 23300}));
 
 // ---- calls ----
 

@@ -2,6 +2,7 @@
 #include "core/comm/registrations.hpp"
 
 #include <array>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -23,8 +24,8 @@ TEST(Registrations, ABufferIsRegisteredAsOftenAsItWasAdded) {
 TEST(Registrations, AWindowKnowsItsBufferUntilItIsRemoved) {
   Registrations registrations;
   int buffer = 0;
-  void* const window = registrations.add_window(&buffer, sizeof(buffer), false);
-  void* const other = registrations.add_window(&buffer, sizeof(buffer), true);
+  void* const window = registrations.add_window({&buffer, sizeof(buffer), false, 0});
+  void* const other = registrations.add_window({&buffer, sizeof(buffer), true, 0});
   EXPECT_NE(window, other);
   const auto found = registrations.window_buffer(window);
   ASSERT_TRUE(found.has_value());
@@ -39,7 +40,7 @@ TEST(Registrations, AWindowKnowsItsBufferUntilItIsRemoved) {
 TEST(Registrations, HandlesOfBuffersAndWindowsAreNotMixedUp) {
   Registrations registrations;
   int buffer = 0;
-  void* const window = registrations.add_window(&buffer, sizeof(buffer), false);
+  void* const window = registrations.add_window({&buffer, sizeof(buffer), false, 0});
   EXPECT_TRUE(registrations.remove_buffer(window).has_error());
   void* const handle = registrations.add_buffer(&buffer, sizeof(buffer));
   EXPECT_TRUE(registrations.remove_window(handle).has_error());
@@ -54,14 +55,14 @@ TEST(Registrations, ACallIsInWindowsWhereAllRanksKnowThatItIs) {
   const auto is_in = [&](const CallShape& shape) {
     return registrations.has_in_windows(shape, &buffer[0], &buffer[4]);
   };
-  void* const local = registrations.add_window(&buffer, sizeof(buffer), false);
+  void* const local = registrations.add_window({&buffer, sizeof(buffer), false, 0});
   EXPECT_FALSE(registrations.has_symmetric_windows());
   EXPECT_FALSE(is_in(all));
 
-  void* const half = registrations.add_window(&buffer, sizeof(buffer) / 2, true);
+  void* const half = registrations.add_window({&buffer, sizeof(buffer) / 2, true, 0});
   EXPECT_TRUE(registrations.has_symmetric_windows());
   EXPECT_FALSE(is_in(all));
-  void* const whole = registrations.add_window(&buffer, sizeof(buffer), true);
+  void* const whole = registrations.add_window({&buffer, sizeof(buffer), true, 0});
   EXPECT_TRUE(is_in(all));
   EXPECT_FALSE(is_in({.collective = Collective::kBroadcast}));  // a rank needs one buffer only
   EXPECT_FALSE(is_in({.collective = Collective::kSend}));
@@ -73,10 +74,27 @@ TEST(Registrations, ACallIsInWindowsWhereAllRanksKnowThatItIs) {
   EXPECT_FALSE(registrations.has_symmetric_windows());
 }
 
+TEST(Registrations, ARangeIsInASymmetricWindowWhenAllOfItIs) {
+  Registrations registrations;
+  std::array<int, 8> buffer{};
+  void* const local = registrations.add_window({&buffer, sizeof(buffer), false, 1});
+  EXPECT_FALSE(registrations.has_symmetric(&buffer, sizeof(int)));
+  void* const window = registrations.add_window({&buffer, sizeof(buffer), true, 2});
+  EXPECT_TRUE(registrations.has_symmetric(&buffer, sizeof(buffer)));
+  EXPECT_TRUE(registrations.has_symmetric(&buffer[7], sizeof(int)));
+  EXPECT_TRUE(registrations.has_symmetric(buffer.data() + buffer.size(), 0));
+  EXPECT_FALSE(registrations.has_symmetric(&buffer[7], sizeof(int) + 1));
+  EXPECT_FALSE(registrations.has_symmetric(&buffer, std::numeric_limits<size_t>::max()));
+  EXPECT_FALSE(registrations.has_symmetric(nullptr, 1));
+  EXPECT_EQ(registrations.window_number(local).value(), 1U);
+  EXPECT_EQ(registrations.window_number(window).value(), 2U);
+  EXPECT_TRUE(registrations.window_number(&buffer).has_error());
+}
+
 TEST(Registrations, NoCallIsInWindowsWhereMemoryIsNotRegistered) {
   Registrations registrations;
   int buffer = 0;
-  registrations.add_window(&buffer, sizeof(buffer), true);
+  registrations.add_window({&buffer, sizeof(buffer), true, 0});
   EXPECT_FALSE(
       registrations.has_in_windows({.collective = Collective::kAllReduce}, &buffer, &buffer));
 }
