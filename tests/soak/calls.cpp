@@ -2,6 +2,7 @@
 #include "tests/soak/calls.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -161,8 +162,70 @@ ncclResult_t LiveCall::issue_variable() {
                           recv_counts_.displacements.data(), operation_.type, comm_, stream_);
 }
 
+ncclResult_t LiveCall::issue_with_counts() {
+  const std::vector<size_t> counts(static_cast<size_t>(nranks_), operation_.count);
+  std::vector<size_t> places;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    places.push_back(i * operation_.count);
+  }
+  const ncclDataType_t type = operation_.type;
+  const size_t count = operation_.count;
+  switch (operation_.op) {
+    case Op::kReduceScatter:
+      return plexusReduceScatterV(send_, counts.data(), places.data(), recv_, count, type,
+                                  reduction_, comm_, stream_);
+    case Op::kGather:
+      return plexusGatherV(send_, count, recv_, counts.data(), places.data(), type, operation_.root,
+                           comm_, stream_);
+    case Op::kScatter:
+      return plexusScatterV(send_, counts.data(), places.data(), recv_, count, type,
+                            operation_.root, comm_, stream_);
+    default:
+      return plexusAllGatherV(send_, count, recv_, counts.data(), places.data(), type, comm_,
+                              stream_);
+  }
+}
+
+/// With a tag and a selection that some collectives lack: then any algorithm is taken.
+ncclResult_t LiveCall::issue_configured() {
+  constexpr std::array<const char*, 4> kSelections = {nullptr, "ring,tree", "^tree+^ring_ll",
+                                                      "ring_simple,bruck"};
+  ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+  config.algSelection = kSelections[salt_ % kSelections.size()];
+  config.forceAlgSelection = 0;
+  config.maxCTAs = salt_ % 5 == 0 ? 1 : NCCL_CONFIG_UNDEF_INT;
+  config.userProfilerTag = salt_;
+  const Operation& call = operation_;
+  const size_t count = call.count;
+  switch (call.op) {
+    case Op::kAllReduce:
+      return ncclAllReduceConfig(send_, recv_, count, call.type, reduction_, comm_, stream_,
+                                 &config);
+    case Op::kBroadcast:
+      return ncclBroadcastConfig(send_, recv_, count, call.type, call.root, comm_, stream_,
+                                 &config);
+    case Op::kReduce:
+      return ncclReduceConfig(send_, recv_, count, call.type, reduction_, call.root, comm_, stream_,
+                              &config);
+    case Op::kAllGather:
+      return ncclAllGatherConfig(send_, recv_, count, call.type, comm_, stream_, &config);
+    case Op::kReduceScatter:
+      return ncclReduceScatterConfig(send_, recv_, count, call.type, reduction_, comm_, stream_,
+                                     &config);
+    case Op::kAllToAll:
+      return ncclAlltoAllConfig(send_, recv_, count, call.type, comm_, stream_, &config);
+    case Op::kGather:
+      return ncclGatherConfig(send_, recv_, count, call.type, call.root, comm_, stream_, &config);
+    default:
+      return ncclScatterConfig(send_, recv_, count, call.type, call.root, comm_, stream_, &config);
+  }
+}
+
 ncclResult_t LiveCall::issue() {
-  const auto& [op, comm, count, type, reduction, root, target, in_windows] = operation_;
+  const auto& [op, comm, count, type, reduction, root, target, in_windows, form] = operation_;
+  if (form != Form::kPlain) {
+    return form == Form::kCounts ? issue_with_counts() : issue_configured();
+  }
   switch (op) {
     case Op::kAllReduce:
       return ncclAllReduce(send_, recv_, count, type, reduction_, comm_, stream_);

@@ -61,6 +61,8 @@ class LiveCall {
   ncclResult_t make_buffers();
   ncclResult_t open_windows();
   ncclResult_t issue_variable();
+  ncclResult_t issue_with_counts();
+  ncclResult_t issue_configured();
   [[nodiscard]] std::optional<std::string> find_difference(const std::vector<Segment>& segments,
                                                            size_t count,
                                                            const std::byte* actual,

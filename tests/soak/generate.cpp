@@ -193,6 +193,12 @@ class Generator {
 
   // ---- operations ----
 
+  /// Whether plexus.h has it with counts per rank.
+  static bool has_counts(Op op) {
+    return op == Op::kAllGather || op == Op::kReduceScatter || op == Op::kGather ||
+           op == Op::kScatter;
+  }
+
   int add_operation(Operation operation) {
     job_.operations.push_back(operation);
     return static_cast<int>(job_.operations.size()) - 1;
@@ -205,6 +211,10 @@ class Generator {
     operation.op = static_cast<Op>(random_.below(static_cast<int>(Op::kAllToAllV)));
     if (is_variable) {
       operation.op = random_.chance(50) ? Op::kAllToAllV : Op::kAllGatherV;
+    } else if (has_counts(operation.op) && has(Feature::kVariable, 12)) {
+      operation.form = Form::kCounts;
+    } else if (has(Feature::kConfig, 12)) {
+      operation.form = Form::kConfig;
     }
     pick_reduction(random_, operation, nranks);
     operation.count = pick_count(random_, operation.type, nranks);

@@ -35,7 +35,7 @@ enum class Feature {
   kPairs,  // send and recv
   kGroups,
   kMixed,       // groups of collectives and send/recv on one communicator
-  kVariable,    // plexusAllToAllV, plexusAllGatherV
+  kVariable,    // those of plexus.h with counts per rank
   kRegistered,  // ncclMemAlloc
   kInPlace,
   kAlgo,   // NCCL_ALGO, PLEXUS_DETERMINISTIC
@@ -45,6 +45,7 @@ enum class Feature {
   kStdio,       // closed descriptors 0 to 2
   kEndings,     // ends without ncclCommDestroy
   kRates,       // busy hosts that are measured
+  kConfig,      // ncclCollConfig_t
   kCount
 };
 constexpr size_t kNumFeatures = static_cast<size_t>(Feature::kCount);
@@ -52,7 +53,7 @@ constexpr std::array<std::string_view, kNumFeatures> kFeatureNames = {
     "threads",    "single", "processes", "net",     "ofi",    "async", "nonblocking",
     "late",       "fork",   "destroy",   "split",   "shrink", "p2p",   "groups",
     "mixed",      "v",      "memalloc",  "inplace", "algo",   "proto", "reorder",
-    "containers", "stdio",  "endings",   "rates"};
+    "containers", "stdio",  "endings",   "rates",   "config"};
 
 class Features {
  public:

@@ -48,7 +48,10 @@ std::string describe(const Job& job, const Call& call) {
     text += fmt::format(" stream {}", call.stream);
   }
   return text + (call.is_in_place ? " in place" : "") + (call.is_registered ? " registered" : "") +
-         (operation.in_windows ? " in windows" : "");
+         (operation.in_windows ? " in windows" : "") +
+         (operation.form == Form::kConfig   ? " with a config"
+          : operation.form == Form::kCounts ? " with counts"
+                                            : "");
 }
 
 std::string describe(const Making& making) {

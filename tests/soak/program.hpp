@@ -30,6 +30,13 @@ enum class Op {
 };
 constexpr int kNumOps = 11;
 
+/// How a call of an operation is written.
+enum class Form {
+  kPlain,
+  kConfig,  // with ncclCollConfig_t
+  kCounts,  // by the function of plexus.h with counts per rank, which are equal
+};
+
 enum class Reduction { kSum, kProd, kMax, kMin, kAvg, kPreMulSum };
 
 /// The common part of the calls that match each other.
@@ -42,6 +49,7 @@ struct Operation {
   int root = 0;             // root of a rooted collective; kPair: the sender
   int target = 0;           // kPair: the receiver
   bool in_windows = false;  // all buffers, symmetric ones
+  Form form = Form::kPlain;
 };
 
 /// One rank's call.

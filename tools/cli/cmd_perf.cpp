@@ -46,6 +46,9 @@ std::string setting_name(perf::Collective collective) {
   if (perf::info_of(collective).is_point_to_point()) {
     return "";
   }
+  if (collective == perf::Collective::kReduceScatterV) {
+    return "reduce";  // which it is made of
+  }
   std::string name = perf::info_of(collective).name;
   std::erase(name, '_');
   return name;

@@ -39,7 +39,7 @@ size_t received_count(const Shape& shape) noexcept {
 }
 
 size_t send_count(const Shape& shape) noexcept {
-  switch (shape.collective) {
+  switch (base_of(shape.collective)) {
     case Collective::kReduceScatter:
     case Collective::kAllToAll:
     case Collective::kScatter:
@@ -52,7 +52,7 @@ size_t send_count(const Shape& shape) noexcept {
 }
 
 size_t recv_count(const Shape& shape) noexcept {
-  switch (shape.collective) {
+  switch (base_of(shape.collective)) {
     case Collective::kAllGather:
     case Collective::kAllToAll:
     case Collective::kGather:
@@ -121,7 +121,7 @@ std::vector<Part> compute_expected(const Shape& shape) {
   const auto rank = static_cast<size_t>(shape.rank);
   const bool is_root = shape.rank == shape.root;
   Part result = {Part::Kind::kResult, 0, shape.count, -1, 0};
-  switch (shape.collective) {
+  switch (base_of(shape.collective)) {
     case Collective::kAllReduce:
       return {result};
     case Collective::kReduce:
@@ -146,7 +146,7 @@ std::vector<Part> compute_expected(const Shape& shape) {
       part.first_index = rank * shape.count;
       return {part};
     }
-    case Collective::kSendRecv:
+    default:
       break;
   }
   return {stream(prev_rank(shape.rank, shape.nranks), shape.count)};

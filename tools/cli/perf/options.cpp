@@ -410,6 +410,9 @@ Result<void> complete_collective(PerfOptions* changed) {
                 "out",
                 info_of(options.collective).name);
   }
+  if (options.collective == Collective::kPut) {
+    changed->buffers = Buffers::kWindow;  // there is no put from or to other memory
+  }
   const int matrix_ranks = options.traffic.matrix_ranks();
   if (matrix_ranks == 0) {
     return ok();

@@ -74,6 +74,7 @@ Rank::~Rank() {
 
 Result<void> Rank::allocate(Memory* memory, size_t largest_bytes) {
   const size_t size_bytes = allocation_bytes(options_, largest_bytes);
+  bytes_ = size_bytes;
   if (options_.buffers != Buffers::kPlain) {
     void* pointer = nullptr;
     PLEXUS_TRY(check_call("ncclMemAlloc", ncclMemAlloc(&pointer, size_bytes)));
@@ -107,6 +108,11 @@ Result<void> Rank::choose(const Variant& variant, size_t count, bool in_place) {
             .count = count,
             .in_place = in_place,
             .traffic = &options_.traffic};
+  counts_.assign(static_cast<size_t>(options_.nranks), count);
+  places_.resize(counts_.size());
+  for (size_t i = 0; i < places_.size(); ++i) {
+    places_[i] = i * count;
+  }
   const size_t first =
       kGuardBytes + static_cast<size_t>(options_.unalign) * info_of(variant.type).size_bytes;
   buffers_ = bind_buffers(shape_, first_.base + first, second_.base + first);
@@ -143,7 +149,8 @@ int Rank::nsteps() const noexcept {
 
 bool Rank::is_several_calls() const noexcept {
   return shape_.collective == Collective::kHyperCube ||
-         shape_.collective == Collective::kSendRecv || shape_.collective == Collective::kAllToAllV;
+         shape_.collective == Collective::kSendRecv ||
+         shape_.collective == Collective::kAllToAllV || shape_.collective == Collective::kPut;
 }
 
 Result<void> Rank::start(int step) {
@@ -177,10 +184,52 @@ Result<void> Rank::start(int step) {
       return start_all_to_all();
     case Collective::kHyperCube:
       return start_hypercube(step);
+    case Collective::kPut:
+      return start_put();
     case Collective::kSendRecv:
-      break;
+      return start_send_recv();
+    default:
+      return start_with_counts();
   }
-  return start_send_recv();
+}
+
+/// Equal counts for all ranks.
+Result<void> Rank::start_with_counts() {
+  const void* send = buffers_.send;
+  void* recv = buffers_.recv;
+  const size_t count = shape_.count;
+  const ncclDataType_t type = nccl_type(shape_.type);
+  const size_t* const counts = counts_.data();
+  const size_t* const places = places_.data();
+  switch (shape_.collective) {
+    case Collective::kReduceScatterV:
+      return check_call("plexusReduceScatterV",
+                        plexusReduceScatterV(send, counts, places, recv, count, type, reduction_,
+                                             comm_, stream_));
+    case Collective::kGatherV:
+      return check_call("plexusGatherV", plexusGatherV(send, count, recv, counts, places, type,
+                                                       shape_.root, comm_, stream_));
+    case Collective::kScatterV:
+      return check_call("plexusScatterV", plexusScatterV(send, counts, places, recv, count, type,
+                                                         shape_.root, comm_, stream_));
+    default:
+      return check_call("plexusAllGatherV",
+                        plexusAllGatherV(send, count, recv, counts, places, type, comm_, stream_));
+  }
+}
+
+/// To the next rank, and waits for the one before. Windows have the same place on all ranks.
+Result<void> Rank::start_put() {
+  const bool is_in_first = buffers_.recv >= first_.base && buffers_.recv < first_.base + bytes_;
+  const Memory& target = is_in_first ? first_ : second_;
+  const auto offset = static_cast<size_t>(buffers_.recv - target.base);
+  PLEXUS_TRY(
+      check_call("ncclPutSignal", ncclPutSignal(buffers_.send, shape_.count, nccl_type(shape_.type),
+                                                next_rank(rank_, shape_.nranks), target.window,
+                                                offset, 0, 0, 0, comm_, stream_)));
+  ncclWaitSignalDesc_t from{
+      .opCnt = 1, .peer = prev_rank(rank_, shape_.nranks), .sigIdx = 0, .ctx = 0};
+  return check_call("ncclWaitSignal", ncclWaitSignal(1, &from, comm_, stream_));
 }
 
 Result<void> Rank::start_all_to_all() {

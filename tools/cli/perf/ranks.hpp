@@ -67,6 +67,8 @@ class Rank {
   [[nodiscard]] Result<void> start_send_recv();
   [[nodiscard]] Result<void> start_all_to_all();
   [[nodiscard]] Result<void> start_hypercube(int step);
+  [[nodiscard]] Result<void> start_with_counts();
+  [[nodiscard]] Result<void> start_put();
   void release_op() noexcept;
 
   const PerfOptions& options_;
@@ -74,6 +76,9 @@ class Rank {
   int rank_ = 0;
   cudaStream_t stream_ = nullptr;
   Memory first_, second_;
+  size_t bytes_ = 0;            // of each of them
+  std::vector<size_t> counts_;  // by rank
+  std::vector<size_t> places_;
   ncclRedOp_t reduction_ = ncclSum;
   bool owns_reduction_ = false;
   Op op_ = Op::kSum;

@@ -20,6 +20,12 @@ constexpr std::array kCollectives = {
     CollectiveInfo{Collective::kSendRecv, "sendrecv", CountRule::kWhole, false, false, false},
     CollectiveInfo{Collective::kAllToAllV, "alltoallv", CountRule::kPerRank, false, false, false},
     CollectiveInfo{Collective::kHyperCube, "hypercube", CountRule::kPerRank, false, false, true},
+    CollectiveInfo{Collective::kAllGatherV, "allgatherv", CountRule::kPerRank, false, false, true},
+    CollectiveInfo{Collective::kReduceScatterV, "reducescatterv", CountRule::kPerRank, true, false,
+                   true},
+    CollectiveInfo{Collective::kGatherV, "gatherv", CountRule::kPerRank, false, true, true},
+    CollectiveInfo{Collective::kScatterV, "scatterv", CountRule::kPerRank, false, true, true},
+    CollectiveInfo{Collective::kPut, "put", CountRule::kWhole, false, false, false},
 };
 
 constexpr std::array kTypes = {

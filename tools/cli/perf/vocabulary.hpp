@@ -24,7 +24,31 @@ enum class Collective {
   kSendRecv,
   kAllToAllV,
   kHyperCube,
+  // those of plexus.h with counts per rank, here all equal, and ncclPutSignal
+  kAllGatherV,
+  kReduceScatterV,
+  kGatherV,
+  kScatterV,
+  kPut,
 };
+
+/// What moves the same data: the layout is this one's.
+constexpr Collective base_of(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::kAllGatherV:
+      return Collective::kAllGather;
+    case Collective::kReduceScatterV:
+      return Collective::kReduceScatter;
+    case Collective::kGatherV:
+      return Collective::kGather;
+    case Collective::kScatterV:
+      return Collective::kScatter;
+    case Collective::kPut:
+      return Collective::kSendRecv;
+    default:
+      return collective;
+  }
+}
 
 /// How the requested size is converted to the call's count.
 enum class CountRule {
@@ -39,10 +63,9 @@ struct CollectiveInfo {
   bool reduces;
   bool rooted;
   bool in_place;  // has an in-place form
-  /// Made of sends and receives: without algorithms.
+  /// Made of messages between pairs of ranks: without algorithms.
   [[nodiscard]] constexpr bool is_point_to_point() const noexcept {
-    return collective == Collective::kSendRecv || collective == Collective::kAllToAllV ||
-           collective == Collective::kHyperCube;
+    return collective >= Collective::kSendRecv && collective != Collective::kReduceScatterV;
   }
 };
 

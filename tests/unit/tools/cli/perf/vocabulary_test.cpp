@@ -19,7 +19,7 @@ TEST(Tables, AreIndexedByTheirOwnNumbers) {
     EXPECT_STREQ(name_of(row.op), row.name);
     EXPECT_EQ(find_op(row.name), row.op);
   }
-  EXPECT_EQ(collectives().size(), 11U);
+  EXPECT_EQ(collectives().size(), 16U);
   EXPECT_EQ(types().size(), 12U);
   EXPECT_FALSE(find_collective("allreduce"));
   EXPECT_EQ(find_collective("all_gather_perf"), Collective::kAllGather);
@@ -50,6 +50,8 @@ TEST(BusFactor, IsNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllReduce, 1), 0);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllToAllV, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kHyperCube, 4), 1);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kGatherV, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kPut, 4), 1);
   EXPECT_DOUBLE_EQ(alg_factor(Collective::kHyperCube, 4), 0.75);
   EXPECT_DOUBLE_EQ(alg_factor(Collective::kAllGather, 4), 1);
 }
