@@ -53,7 +53,8 @@ Region received_by(const Task& task) {
 }
 
 bool overlap(const Region& a, const Region& b) {
-  return a.begin < b.begin + b.size_bytes && b.begin < a.begin + a.size_bytes;
+  return a.size_bytes > 0 && b.size_bytes > 0 && a.begin < b.begin + b.size_bytes &&
+         b.begin < a.begin + a.size_bytes;
 }
 
 /// Bytes [first, second) of what was never written; empty: there is nothing such.
@@ -293,8 +294,36 @@ void BufferCheck::note_calls(std::span<const Task> tasks) {
       }
     }
   }
+  compare_in_group(tasks);
   if (stream != nullptr) {
     std::for_each(made.begin(), made.end(), [this](Use& use) { add(std::move(use)); });
+  }
+}
+
+/// Messages of one group have no order, so none may use what another one writes. A message of a
+/// rank to itself may stay where it is.
+void BufferCheck::compare_in_group(std::span<const Task> tasks) {
+  for (const Task& writer : tasks) {
+    if (writer.shape.collective != Collective::kRecv) {
+      continue;
+    }
+    for (const Task& other : tasks) {
+      const bool is_own = writer.shape.root == writer.comm->rank() &&
+                          other.shape.root == writer.shape.root && other.send == writer.recv;
+      const bool is_wrong =
+          &other != &writer && !is_own && is_point_to_point(other.shape.collective) &&
+          (overlap(sent_by(other), received_by(writer)) ||
+           (&writer < &other && overlap(received_by(other), received_by(writer))));
+      if (is_wrong) {
+        const UserOf by = user_of(writer);
+        report_.say(
+            fmt::format("{}{} {}", describe_rank(by), describe(by), describe(user_of(other))),
+            fmt::format("{}{} writes {} bytes at {}, which {} uses in the same group: the "
+                        "messages of a group have no order",
+                        describe_rank(by), describe(by), received_by(writer).size_bytes,
+                        fmt::ptr(writer.recv), describe(user_of(other))));
+      }
+    }
   }
 }
 

@@ -96,6 +96,7 @@ class BufferCheck {
   Result<void> check_memory(const UserOf& by, int device, const Region& region, const char* what);
   void forget_freed(const Region& region);
   void compare(const UserOf& by, const BufferUse& use, Stream stream);
+  void compare_in_group(std::span<const Task> tasks);
   void add(Use use);
 
   CheckReport& report_;

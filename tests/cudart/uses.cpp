@@ -268,6 +268,21 @@ void written_by_other_call(Rank& r) {
   CHECK(cudaStreamSynchronize(r.other));
   CHECK(ncclCommDestroy(second));
 }
+void steps_in_one_group(Rank& r) {
+  const int peer = 1 - r.number;
+  const auto step = [&](float* from, float* to) {
+    CHECK(ncclSend(from, kCount / 2, ncclFloat, peer, r.comm, r.stream));
+    CHECK(ncclRecv(to, kCount / 2, ncclFloat, peer, r.comm, r.stream));
+  };
+  CHECK(ncclGroupStart());
+  step(r.send, r.recv);
+  if (!r.is_wrong) {
+    CHECK(ncclGroupEnd());
+    CHECK(ncclGroupStart());
+  }
+  step(r.recv, r.recv + kCount / 2);  // passes on what the first step has received
+  CHECK(ncclGroupEnd());
+}
 void waited_for_wrong_event(Rank& r) {
   cudaEvent_t event = nullptr;
   CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -312,6 +327,7 @@ const std::map<std::string, void (*)(Rank&)> kCases = {
     {"freed_on_other_stream", freed_on_other_stream},
     {"written_by_other_call", written_by_other_call},
     {"waited_for_wrong_event", waited_for_wrong_event},
+    {"steps_in_one_group", steps_in_one_group},
 };
 
 }  // namespace

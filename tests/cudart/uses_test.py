@@ -48,6 +48,7 @@ SENTENCES = {
                        "and the program has not waited",
     "freed_on_other_stream": rf"check: rank 0 of 2: cudaFreeAsync at {PLACE}.* writes 4096 bytes at 0x[0-9a-f]+, which {CALL}",
     "written_by_other_call": rf"check: rank 0 of 2: {CALL}.* writes 4096 bytes at 0x[0-9a-f]+, which {CALL}.* writes on another",
+    "steps_in_one_group": rf"check: rank [01] of 2: recv at {PLACE}.* writes 2048 bytes at 0x[0-9a-f]+, which send at {PLACE}.* uses in the same group",
     "waited_for_wrong_event": rf"check: rank [01] of 2: cudaMemsetAsync at {PLACE}.* writes 4096 bytes at 0x[0-9a-f]+, which {CALL}",
 }
 
