@@ -86,6 +86,13 @@ class OnDevice {
   bool changed_ = false;
 };
 
+/// The driver that is loaded, which is never closed; nullptr: none, or one over host memory
+/// (integrations/cudart).
+void* find_driver() noexcept {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  return driver == nullptr || dlsym(driver, "plexusVirtualDriver") != nullptr ? nullptr : driver;
+}
+
 /// As the driver reads it, once.
 bool reads_launch_blocking() noexcept {
   const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
@@ -465,10 +472,8 @@ class CudaRuntime final : public DeviceRuntime {
   AttributeQuery attribute_query() noexcept {
     auto* query = attribute_query_.load(std::memory_order_relaxed);
     if (query == nullptr) {
-      void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);  // never closed
-      const bool is_virtual =  // one over host memory (integrations/cudart)
-          driver != nullptr && dlsym(driver, "plexusVirtualDriver") != nullptr;
-      query = driver == nullptr || is_virtual
+      void* const driver = find_driver();
+      query = driver == nullptr
                   ? nullptr
                   : reinterpret_cast<AttributeQuery>(dlsym(driver, "cuPointerGetAttribute"));
       attribute_query_.store(query, std::memory_order_relaxed);
