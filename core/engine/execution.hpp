@@ -45,12 +45,14 @@ struct Sent {
   uint64_t messages;
 };
 
+inline constexpr uint64_t kAllCalls = ~uint64_t{0};
+
 /// What is told of an execution that has not moved for long.
 struct Standstill {
   std::vector<Wait> waits;
   std::vector<Sent> sent;
-  std::string held_up;     // by a network's plugin, as HeldUp::what; empty: nothing is known
-  uint64_t calls_end = 0;  // as Execution's: later calls of the rank have not begun
+  std::string held_up;  // by a network's plugin, as HeldUp::what; empty: nothing is known
+  uint64_t calls_end = kAllCalls;  // as Execution's: later calls of the rank have not begun
 };
 
 /// The engine's view of the communicator. Threads: any.
@@ -191,7 +193,8 @@ struct Execution {
   std::shared_ptr<ExecutionWatch> watch;  // for this run; null: no watch
   RemoteWork* remote = nullptr;           // not null: replaces `queues`, which are empty
   // state of the current run:
-  uint64_t calls_end = 0;  // how many calls the rank had made with those of this run
+  // how many calls the rank had made with those of this run; kAllCalls where they have no number
+  uint64_t calls_end = kAllCalls;
   size_t queues_left = 0;
   std::optional<Error> error;
   bool finished = true;

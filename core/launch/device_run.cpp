@@ -2,7 +2,6 @@
 #include "core/launch/device_run.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/launch/call_runner.hpp"
@@ -49,7 +48,7 @@ void DeviceRun::prepare(Plan& plan,
   execution_.pumps = described.pumps;
   execution_.watch = described.watch;
   // Replays of a graph are calls that the log does not have.
-  execution_.calls_end = in_graph ? std::numeric_limits<uint64_t>::max() : described.calls_end;
+  execution_.calls_end = in_graph ? kAllCalls : described.calls_end;
   execution_.remote = this;
 }
 
