@@ -12,9 +12,16 @@
 namespace plexus {
 namespace {
 
-// by the only remaining lane, before a round counts as idle
+// The only remaining lane polls so often before a round counts as idle.
 constexpr uint32_t kPolls = 64;
 constexpr auto kBrokenPatience = std::chrono::seconds(4);
+// When ranks outnumber cores, a rank that waits gives its core to another: a turn, about 1.5 us.
+// Where two share a core and all ranks of a call wait for each other, it polls first: a rank that
+// has just sent something for as long as the answer of one that has another core takes, a cache
+// line or two; one whose turn has come for nothing for most of a turn, as the other has just found
+// that it must wait for somebody else.
+constexpr uint32_t kAnswerPolls = 6;
+constexpr uint32_t kTurnPolls = 60;
 constexpr size_t kQueuesPolled = 4;  // more queues are served better by wake-ups
 
 /// Ids distinguish the engines of a process in Fifo ends; 0 means none.
@@ -131,6 +138,108 @@ void end_item(const Execution& execution, WorkQueue& queue) {
   ++queue.current;
 }
 
+/// Whether all ranks wait for each other.
+bool is_exchange(const Work& work) {
+  return !is_rooted(static_cast<Collective>(work.call.collective));
+}
+
+/// Restarts the queue's current item; returns its number of lanes.
+size_t restart_item(const Execution& execution, WorkQueue& queue) noexcept {
+  if (queue.current == queue.items.size()) {
+    return 0;
+  }
+  WorkQueue::Item& item = queue.items[queue.current];
+  tell_item_begins(execution, item);
+  begin_calls(item.work);
+  for (LaneRun& lane : item.lanes) {
+    lane.restart();
+  }
+  return item.lanes.size();
+}
+
+/// The user's call must not end without an error, so this waits for the little memory that it
+/// needs.
+[[gnu::cold]] void take_stop_reason(Execution& execution) noexcept {
+  for (execution.error.reset(); !execution.error.has_value();) {
+    try {
+      execution.error = execution.rank->stop_reason();
+    } catch (const std::bad_alloc&) {
+      sched_yield();
+    }
+  }
+}
+
+[[gnu::cold]] void fail_simple(Execution& execution, LaneRun& lane) noexcept {
+  try {
+    execution.rank->fail(describe_failure(lane));
+  } catch (const std::bad_alloc&) {
+    execution.rank->fail_for_memory();
+  }
+  take_stop_reason(execution);
+}
+
+/// Whether one of the lanes that wait can go on.
+bool can_one_go_on(std::span<LaneRun* const> polled) noexcept {
+  return std::any_of(polled.begin(), polled.end(),
+                     [](LaneRun* lane) { return lane->waits_at_fifo() && lane->can_go_on(); });
+}
+
+/// Before a turn of another rank, where two share a core.
+bool poll_for_answer(std::span<LaneRun* const> polled, uint32_t idle_rounds) noexcept {
+  const auto is_there = [polled] { return can_one_go_on(polled); };
+  return is_there() || poll(is_there, idle_rounds == 0 ? kAnswerPolls : kTurnPolls);
+}
+
+void own_end_of(ConnectionEnd& end, uint32_t engine) noexcept {
+  if (Fifo* const fifo = end.fifo_in_process(); fifo != nullptr) {
+    FifoEnd& mine = end.key().sends ? fifo->sender : fifo->receiver;
+    mine.engine.store(engine, std::memory_order_relaxed);
+    mine.waiter.store(0, std::memory_order_relaxed);
+  }
+}
+
+/// True when a lane of `execution` waits for a message of this receiving connection.
+bool is_waited_for(std::span<LaneRun* const> polled,
+                   const Execution& execution,
+                   const ConnectionKey& key) noexcept {
+  return std::any_of(polled.begin(), polled.end(), [&](const LaneRun* lane) {
+    const WorkQueue& queue = *lane->owner->queue;
+    return lane->owner->execution == &execution && lane->waits_to_recv() != nullptr &&
+           lane->waits_to_recv()->peer() == key.peer &&
+           index_of(queue.items[queue.current], lane->connection()) == key.index &&
+           !lane->can_go_on();
+  });
+}
+
+/// Its pump goes on when the execution has ended.
+void keep_if_unsettled(ConnectionEnd& end, std::vector<ConnectionEnd*>& unsettled) {
+  if ((!end.settled() || end.seeks()) &&
+      std::find(unsettled.begin(), unsettled.end(), &end) == unsettled.end()) {
+    unsettled.push_back(&end);
+  }
+}
+
+/// Stores the lanes of the current items, none if there is no memory: then the caller polls. True:
+/// in one of these items all ranks wait for each other.
+bool list_lanes(Execution& execution, std::vector<LaneRun*>& lanes) noexcept {
+  lanes.clear();
+  bool awaits_answer = false;
+  try {
+    for (WorkQueue& queue : execution.queues) {
+      if (queue.current < queue.items.size()) {
+        WorkQueue::Item& item = queue.items[queue.current];
+        for (LaneRun& lane : item.lanes) {
+          lanes.push_back(&lane);
+        }
+        awaits_answer = awaits_answer || is_exchange(item.work);
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    lanes.clear();
+  }
+  return awaits_answer;
+}
+
 }  // namespace
 
 Engine::Engine() : queue_(next_engine_id()) {
@@ -183,20 +292,6 @@ void Engine::run_simple(Execution& execution) noexcept {
   polled_.clear();
 }
 
-/// Restarts the queue's current item; returns its number of lanes.
-size_t Engine::restart_item(const Execution& execution, WorkQueue& queue) noexcept {
-  if (queue.current == queue.items.size()) {
-    return 0;
-  }
-  WorkQueue::Item& item = queue.items[queue.current];
-  tell_item_begins(execution, item);
-  begin_calls(item.work);
-  for (LaneRun& lane : item.lanes) {
-    lane.restart();
-  }
-  return item.lanes.size();
-}
-
 /// Advances the lanes that can proceed; waits when none can. False: all are done, or one failed.
 bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
   bool any_moved = false;
@@ -224,7 +319,7 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
   let_poll(execution, all_left, alone);
   if (any_moved) {
     execution.moved = true;
-    moved();
+    idle_.moved();
   }
   if (all_left == 0 && poll_drained(execution)) {
     return false;
@@ -232,25 +327,26 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
   return any_moved || wait_for(execution);
 }
 
-void Engine::fail_simple(Execution& execution, LaneRun& lane) noexcept {
-  try {
-    execution.rank->fail(describe_failure(lane));
-  } catch (const std::bad_alloc&) {
-    execution.rank->fail_for_memory();
-  }
-  take_stop_reason(execution);
+/// Waits until a lane of `execution` can proceed. False: stopped. A function of its own, so that
+/// profiles distinguish waiting from work.
+bool Engine::wait_for(Execution& execution) noexcept {
+  const bool polls_on = list_lanes(execution, polled_) && execution.rank->ranks_per_core == 2;
+  do {
+    if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
+      take_stop_reason(execution);
+      return false;
+    }
+    if (polls_on && poll_for_answer(polled_, idle_.rounds())) {
+      return true;
+    }
+    wait();
+  } while (!polled_.empty() && !can_one_go_on(polled_));
+  return true;
 }
 
-/// The user's call must not end without an error, so this waits for the little memory that it
-/// needs.
-void Engine::take_stop_reason(Execution& execution) noexcept {
-  for (execution.error.reset(); !execution.error.has_value();) {
-    try {
-      execution.error = execution.rank->stop_reason();
-    } catch (const std::bad_alloc&) {
-      sched_yield();
-    }
-  }
+void Engine::sleep() noexcept {
+  stalls_.while_idle(active_, Clock::now());
+  IdleWait::sleep(active_, polled_);
 }
 
 void Engine::add(Execution& execution) noexcept {
@@ -265,14 +361,6 @@ void Engine::add(Execution& execution) noexcept {
     begin(execution);
   } catch (const std::bad_alloc&) {
     fail_for_memory(execution);
-  }
-}
-
-void Engine::own_end_of(ConnectionEnd& end, uint32_t engine) noexcept {
-  if (Fifo* const fifo = end.fifo_in_process(); fifo != nullptr) {
-    FifoEnd& mine = end.key().sends ? fifo->sender : fifo->receiver;
-    mine.engine.store(engine, std::memory_order_relaxed);
-    mine.waiter.store(0, std::memory_order_relaxed);
   }
 }
 
@@ -401,17 +489,6 @@ Progress Engine::advance(LaneRun& lane) {
   return progress;
 }
 
-/// True when a lane of `execution` waits for a message of this receiving connection.
-bool Engine::is_waited_for(const Execution& execution, const ConnectionKey& key) const noexcept {
-  return std::any_of(polled_.begin(), polled_.end(), [&](const LaneRun* lane) {
-    const WorkQueue& queue = *lane->owner->queue;
-    return lane->owner->execution == &execution && lane->waits_to_recv() != nullptr &&
-           lane->waits_to_recv()->peer() == key.peer &&
-           index_of(queue.items[queue.current], lane->connection()) == key.index &&
-           !lane->can_go_on();
-  });
-}
-
 bool Engine::progress_execution(Execution& execution) {
   RankState& rank = *execution.rank;
   if (rank.stop.load(std::memory_order_acquire)) {  // pairs with the release in fail() and abort
@@ -480,9 +557,10 @@ Result<bool> Engine::progress_pumps(Execution& execution) {
     // connection. A peer that has left or died broke it: what the control plane and core/stall say
     // of that comes first.
     if (const Error* const broken = end->broken();
-        broken != nullptr && execution.stalled && has_stood_for(execution, kBrokenPatience) &&
+        broken != nullptr && execution.stalled &&
+        stalls_.has_stood_for(execution, kBrokenPatience) &&
         (execution.remote != nullptr ||
-         (end->key().sends ? !end->drained() : is_waited_for(execution, end->key())))) {
+         (end->key().sends ? !end->drained() : is_waited_for(polled_, execution, end->key())))) {
       return broken->clone();
     }
   }
@@ -549,8 +627,8 @@ bool Engine::progress() noexcept {
     polled_.clear();
   }
   if (moved) {
-    this->moved();
-    find_stalled_sometimes();
+    idle_.moved();
+    stalls_.while_busy(active_);
   }
   return moved;
 }
@@ -561,11 +639,7 @@ void Engine::finish(Execution& execution) {
                 execution.queues_left);
   for (ConnectionEnd* const end : execution.ends) {
     own_end_of(*end, 0);
-    std::vector<ConnectionEnd*>& unsettled = execution.rank->unsettled;
-    if ((!end->settled() || end->seeks()) &&
-        std::find(unsettled.begin(), unsettled.end(), end) == unsettled.end()) {
-      unsettled.push_back(end);
-    }
+    keep_if_unsettled(*end, execution.rank->unsettled);
     // Lanes that rely on wake-ups from this end are polled from now on.
     if (Fifo* const fifo = end->fifo_in_process(); fifo != nullptr) {
       queue_.notify(end->key().sends ? fifo->receiver : fifo->sender);
