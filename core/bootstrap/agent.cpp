@@ -3,116 +3,53 @@
 
 #include <algorithm>
 
-#include "core/base/hash.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {
 namespace {
 
 constexpr size_t kEarlyMessagesMax = 4096;  // per group
-
-std::vector<uint32_t> processes_of(const ProcessTable& table, const std::vector<uint32_t>& ranks) {
-  std::vector<uint32_t> processes;
-  processes.reserve(ranks.size());
-  for (const uint32_t rank : ranks) {
-    processes.push_back(table.process_of(rank));
-  }
-  std::sort(processes.begin(), processes.end());
-  processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
-  return processes;
-}
+constexpr auto kLookPause = std::chrono::seconds(1);
 
 std::vector<uint32_t> sort(std::vector<uint32_t> ranks) {
   std::sort(ranks.begin(), ranks.end());
   return ranks;
 }
 
-/// `note`: nullptr: it is not here.
-Message answer_to(const Message& probe, const LeaveNote* note) {
-  return {.type = MessageType::kLeft,
-          .from = probe.to,
-          .to = probe.from,
-          .group = probe.group,
-          .tag = note == nullptr ? 1U : 0U,
-          .payload = note == nullptr ? std::string() : note->record};
+/// For the others. Wrong usage is everybody's error; its text may name the ranks at fault, or else
+/// this one is.
+Error describe_failure(const AgentState& state, uint32_t rank, const Error& error) {
+  const bool is_usage = error.code() == Code::kInvalidUsage;
+  if (is_usage && error.message().find("rank ") != std::string::npos) {
+    return error.clone();
+  }
+  return fail(is_usage ? Code::kInvalidUsage : Code::kRemoteError, "{} failed: {}",
+              state.name_of(rank), error.message());
 }
 
 }  // namespace
 
-GroupLayout::GroupLayout(const ProcessTable& table, std::vector<uint32_t> ranks)
-    : members(std::move(ranks)),
-      sorted(std::is_sorted(members.begin(), members.end()) ? std::vector<uint32_t>()
-                                                            : sort(members)),
-      tree(table, processes_of(table, members)) {
-  Fnv1a hash;
-  for (const uint32_t member : members) {
-    hash.mix(member);
-  }
-  fingerprint = static_cast<uint32_t>(hash.value());
-}
-
-bool GroupLayout::has(uint32_t rank) const {
-  const std::vector<uint32_t>& in_order = sorted.empty() ? members : sorted;
-  return std::binary_search(in_order.begin(), in_order.end(), rank);
-}
-
-FamilyMap::FamilyMap(ProcessTable processes)
-    : table(std::move(processes)),
-      all(std::make_shared<const GroupLayout>(table, all_ranks(table.nranks()))) {}
-
-Result<std::shared_ptr<const FamilyMap>> FamilyMap::decode(std::string_view table) {
-  PLEXUS_TRY(processes, ProcessTable::decode(table));
-  return std::make_shared<const FamilyMap>(std::move(processes));
-}
-
-std::optional<uint32_t> Agent::Group::parent() const {
-  const auto at = layout->tree.parent(position);
-  return at.has_value() ? std::optional(layout->tree.process_at(*at)) : std::nullopt;
-}
-
-std::vector<uint32_t> Agent::Group::children() const {
-  auto found = layout->tree.children(position);
-  for (uint32_t& child : found) {
-    child = layout->tree.process_at(child);
-  }
-  return found;
-}
-
-bool Agent::Group::awaits_result() const {
-  return std::any_of(gathers.begin(), gathers.end(), [this](const auto& gather) {
-    return gather.second.contributions.size() == expected;
-  });
-}
-
-bool Agent::Group::waits_for(uint32_t process) const {
-  if (parent() == process) {
-    return awaits_result();
-  }
-  return std::any_of(gathers.begin(), gathers.end(), [process](const auto& gather) {
-    return gather.second.processes.count(process) == 0;
-  });
-}
-
 // ---- joining ----
 
 Result<void> Agent::join(const JoinInfo& info) {
-  if (map_ != nullptr || have_all_joined_ || is_over_) {
+  if (state_.map != nullptr || have_all_joined_ || state_.is_over) {
     return fail(Code::kInvalidUsage,
                 "rank {} joins a job in which all ranks have joined: give every rank the same "
                 "unique id and number of ranks, and a rank of its own",
                 info.rank);
   }
-  if (!ranks_.insert(info.rank).second) {
+  if (!state_.ranks.insert(info.rank).second) {
     const Error error = fail(
         Code::kInvalidUsage,
         "two communicators of {}:{} both say they are rank {}: give every rank the same unique "
         "id and number of ranks, and a rank of its own",
         info.process.host, info.process.pid, info.rank);
-    out_.to_introducer({.type = MessageType::kFail, .from = info.rank, .payload = encode(error)});
+    state_.out.to_introducer(
+        {.type = MessageType::kFail, .from = info.rank, .payload = encode(error)});
     return error.clone();
   }
   present_.insert(info.rank);
-  out_.to_introducer({.type = MessageType::kJoin, .payload = encode(info)});
+  state_.out.to_introducer({.type = MessageType::kJoin, .payload = encode(info)});
   return ok();
 }
 
@@ -131,7 +68,8 @@ void Agent::take_from_introducer(const Message& message) {
       return;
     case MessageType::kLate:
       if (!present_.empty()) {
-        out_.deliver(present_.count(message.from) != 0 ? message.from : *present_.begin(), message);
+        state_.out.deliver(present_.count(message.from) != 0 ? message.from : *present_.begin(),
+                           message);
       }
       return;
     default:
@@ -141,8 +79,8 @@ void Agent::take_from_introducer(const Message& message) {
 
 void Agent::lose_introducer(std::string_view address) {
   lost_introducer_ = address;
-  table_due_ = now_ + 2 * kTableTime;  // others may still be passing it on
-  if (map_ == nullptr && !have_all_joined_) {
+  table_due_ = state_.now + 2 * kTableTime;  // others may still be passing it on
+  if (state_.map == nullptr && !have_all_joined_) {
     fail_world(fail(Code::kRemoteError,
                     "the process that made the unique id ({}) died or lost its connection before "
                     "all ranks had joined",
@@ -152,21 +90,21 @@ void Agent::lose_introducer(std::string_view address) {
 
 /// Before the table is there. Later failures are news.
 void Agent::fail_world(const Error& error) {
-  if (map_ != nullptr || is_over_) {
+  if (state_.map != nullptr || state_.is_over) {
     return;
   }
   waiting_.clear();
-  for (const uint32_t rank : ranks_) {
-    tell_failure(world_, rank, error, FailureCause::kFailed);
+  for (const uint32_t rank : state_.ranks) {
+    membership_.tell_failure(state_.world, rank, error, FailureCause::kFailed);
   }
 }
 
 Result<void> Agent::take_table(const Message& message) {
-  if (map_ != nullptr || is_over_) {
+  if (state_.map != nullptr || state_.is_over) {
     return ok();  // whoever adopted this process cannot know that it has the table
   }
   PLEXUS_TRY(map, make_map_(message.payload));
-  table_ = message.payload;
+  state_.table = message.payload;
   return open(std::move(map));
 }
 
@@ -176,27 +114,24 @@ Result<void> Agent::open(std::shared_ptr<const FamilyMap> map) {
     return break_of_protocol("a table without this process");
   }
   const auto ranks = map->table.ranks_of(*self);
-  if (ranks_.empty()) {
-    ranks_ = {ranks.begin(), ranks.end()};
-    present_ = ranks_;
+  if (state_.ranks.empty()) {
+    state_.ranks = {ranks.begin(), ranks.end()};
+    present_ = state_.ranks;
   }
-  if (!std::equal(ranks_.begin(), ranks_.end(), ranks.begin(), ranks.end())) {
+  if (!std::equal(state_.ranks.begin(), state_.ranks.end(), ranks.begin(), ranks.end())) {
     return break_of_protocol("a table with other ranks of this process");
   }
-  PLEXUS_DCHECK(groups_.empty() && parent_ == std::nullopt && children_.empty(), groups_.size());
-  map_ = std::move(map);
-  self_ = *self;
-  Group& world = make_group(world_, map_->all);
-  world.opened = ranks_;
-  parent_ = world.parent();
-  const auto below = world.children();
-  children_ = {below.begin(), below.end()};
-  PLEXUS_DCHECK(parent_.value_or(0) <= self_ && (children_.empty() || *children_.begin() > self_),
-                self_);
-  for (const uint32_t child : below) {
-    out_.send(child, {.type = MessageType::kTable, .group = world_, .payload = table_});
+  PLEXUS_DCHECK(state_.groups.empty(), state_.groups.size());
+  state_.map = std::move(map);
+  state_.self = *self;
+  AgentGroup& world = state_.make_group(state_.world, state_.map->all);
+  world.opened = state_.ranks;
+  membership_.open(world);
+  for (const uint32_t child : world.children()) {
+    state_.out.send(child,
+                    {.type = MessageType::kTable, .group = state_.world, .payload = state_.table});
   }
-  out_.to_introducer({.type = MessageType::kLeave});
+  state_.out.to_introducer({.type = MessageType::kLeave});
   for (auto& [rank, message] : std::exchange(waiting_, {})) {
     (void)take(rank, std::move(message));
   }
@@ -209,7 +144,7 @@ Result<void> Agent::take(uint32_t rank, Message message) {
   if (present_.count(rank) == 0) {
     return break_of_protocol("a message of a rank that has not joined or has left");
   }
-  if (map_ == nullptr) {
+  if (state_.map == nullptr) {
     const bool leaves = message.type == MessageType::kLeaveGroup;
     if (message.type == MessageType::kLeave) {
       leave(rank);
@@ -218,9 +153,10 @@ Result<void> Agent::take(uint32_t rank, Message message) {
           leaves ? fail(Code::kInvalidUsage,
                         "rank {} has destroyed a communicator before all ranks had joined", rank)
                  : decode_error(message.payload);
-      out_.to_introducer({.type = MessageType::kFail, .from = rank, .payload = encode(error)});
+      state_.out.to_introducer(
+          {.type = MessageType::kFail, .from = rank, .payload = encode(error)});
       if (leaves) {
-        out_.deliver(rank, {.type = MessageType::kLeaveGroup, .group = message.group});
+        state_.out.deliver(rank, {.type = MessageType::kLeaveGroup, .group = message.group});
       }
     } else {
       waiting_.emplace_back(rank, std::move(message));
@@ -231,16 +167,16 @@ Result<void> Agent::take(uint32_t rank, Message message) {
     case MessageType::kGroup:
       return take_group(rank, message);
     case MessageType::kGather:
-      return take_contribution(rank, message);
+      return gathers_.take_contribution(rank, message);
     case MessageType::kPost:
       return take_post(rank, std::move(message));
     case MessageType::kProbe:
-      return take_probe(rank, std::move(message));
+      return probes_.take(rank, std::move(message));
     case MessageType::kFail:
       take_failure(rank, message);
       return ok();
     case MessageType::kLeaveGroup:
-      return take_leave_group(rank, std::move(message));
+      return leaving_.take_leave_group(rank, std::move(message));
     case MessageType::kLeave:
       leave(rank);
       return ok();
@@ -249,86 +185,35 @@ Result<void> Agent::take(uint32_t rank, Message message) {
   }
 }
 
-Agent::Group* Agent::find(uint64_t id) {
-  const auto at = groups_.find(id);
-  return at == groups_.end() ? nullptr : &at->second;
-}
-
-/// The group in which `rank` may send `message` to another rank.
-const Agent::Group* Agent::find_for(uint32_t rank, const Message& message) {
-  const Group* const group = find(message.group);
-  const bool fits = group != nullptr && group->layout->has(rank) &&
-                    group->layout->has(message.to) && message.payload.size() <= kBlobBytesMax;
-  return fits ? group : nullptr;
-}
-
-std::vector<uint64_t> Agent::group_ids() const {
-  std::vector<uint64_t> ids;
-  ids.reserve(groups_.size());
-  for (const auto& [id, group] : groups_) {
-    ids.push_back(id);
-  }
-  return ids;
-}
-
-Agent::Group& Agent::make_group(uint64_t id, std::shared_ptr<const GroupLayout> layout) {
-  PLEXUS_DCHECK(groups_.count(id) == 0, id);
-  Group& group = groups_[id];
-  group.layout = std::move(layout);
-  const ControlTree& tree = group.layout->tree;
-  const auto mine = tree.position_of(self_);
-  PLEXUS_DCHECK(mine.has_value(), id, self_);  // a rank of this process is in it
-  group.position = mine.value_or(0);
-  for (const uint32_t position : tree.subtree(group.position)) {
-    for (const uint32_t rank : map_->table.ranks_of(tree.process_at(position))) {
-      if (group.layout->has(rank)) {
-        ++group.expected;
-        if (position == group.position) {
-          group.ranks.insert(rank);
-        }
-      }
-    }
-  }
-  PLEXUS_DCHECK(!group.ranks.empty() && group.ranks.size() <= group.expected, group.expected);
-  return group;
-}
-
 Result<void> Agent::take_group(uint32_t rank, const Message& message) {
   PLEXUS_TRY(ranks, decode_ranks(message.payload));
-  Group* group = find(message.group);
+  AgentGroup* group = state_.find(message.group);
   if (group == nullptr) {
     auto sorted = sort(ranks);
     const bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
-    if (sorted.back() >= map_->table.nranks() || !distinct ||
+    if (sorted.back() >= state_.map->table.nranks() || !distinct ||
         !std::binary_search(sorted.begin(), sorted.end(), rank)) {
       return break_of_protocol("a group of ranks that are not there");
     }
-    group = &make_group(message.group,
-                        std::make_shared<const GroupLayout>(map_->table, std::move(ranks)));
+    group = &state_.make_group(
+        message.group, std::make_shared<const GroupLayout>(state_.map->table, std::move(ranks)));
   } else if (group->layout->members != ranks) {
-    fail_for_disagreement(message.group, rank, rank);
+    gathers_.fail_for_disagreement(message.group, rank, rank);
   }
   group->opened.insert(rank);
   if (group->failure.has_value()) {
-    tell_failure(message.group, rank, *group->failure, group->cause);
+    membership_.tell_failure(message.group, rank, *group->failure, group->cause);
     return ok();
   }
-  const auto failure = news_.find({News::Kind::kFailure, 0, message.group});
-  if (failure != news_.end()) {
-    fail_group(message.group, *group, kNobody,
-               fail(failure->second.code, "{}", failure->second.text), FailureCause::kFailed);
+  const auto failure = state_.news.find({News::Kind::kFailure, 0, message.group});
+  if (failure != state_.news.end()) {
+    membership_.fail_group(message.group, *group, kNobody,
+                           fail(failure->second.code, "{}", failure->second.text),
+                           FailureCause::kFailed);
   }
-  fail_with_dead(message.group, *group);
+  membership_.fail_with_dead(message.group, *group);
   take_early(message.group);
   return ok();
-}
-
-void Agent::fail_for_disagreement(uint64_t id, uint32_t one, uint32_t other) {
-  spread_failure(id, one,
-                 fail(Code::kInvalidUsage,
-                      "{} and {} disagree on who is in a new communicator: call ncclCommSplit or "
-                      "ncclCommShrink with the same arguments on all ranks",
-                      name_of(one), one == other ? "another rank" : name_of(other)));
 }
 
 /// Messages of other agents that came before a rank of this process opened the group.
@@ -343,101 +228,27 @@ void Agent::take_early(uint64_t id) {
 }
 
 Result<void> Agent::take_post(uint32_t rank, Message message) {
-  const Group* const group = find_for(rank, message);
+  const AgentGroup* const group = find_group(state_, rank, message);
   if (group == nullptr) {
     return break_of_protocol("a control message that cannot be delivered");
   }
   message.from = rank;
-  const uint32_t process = map_->table.process_of(message.to);
-  if (process == self_) {
+  const uint32_t process = state_.map->table.process_of(message.to);
+  if (process == state_.self) {
     if (group->left.count(message.to) == 0) {
-      out_.deliver(message.to, message);
+      state_.out.deliver(message.to, message);
     }
-  } else if (!is_gone(process)) {
-    out_.send(process, message);
-  }
-  return ok();
-}
-
-Result<void> Agent::take_probe(uint32_t rank, Message message) {
-  const Group* const group = find_for(rank, message);
-  if (group == nullptr) {
-    return break_of_protocol("a probe that cannot be delivered");
-  }
-  message.from = rank;
-  // Whoever holds the leave record, if the rank's process no longer does: the processes above it,
-  // and then the first ones, since notes go there.
-  const ControlTree& tree = group->layout->tree;
-  const uint32_t home = map_->table.process_of(message.to);
-  std::vector<uint32_t> holders = {home};
-  for (auto at = tree.parent(tree.position_of(home).value_or(0)); at.has_value();
-       at = tree.parent(*at)) {
-    holders.push_back(tree.process_at(*at));
-  }
-  for (uint32_t at = 0; at < std::min<uint32_t>(tree.size(), ControlTree::kFanOut); ++at) {
-    holders.push_back(tree.process_at(at));
-  }
-  size_t tried = 0;
-  if (const auto seek = seeks_.find({message.group, message.to}); seek != seeks_.end()) {
-    tried = seek->second;
-  }
-  for (; tried < holders.size(); ++tried) {
-    const uint32_t holder = holders[tried];
-    if (holder == self_) {
-      if (const auto left = group->left.find(message.to); left != group->left.end()) {
-        out_.deliver(rank, answer_to(message, &left->second));
-        return ok();
-      }
-      if (holder == home) {
-        out_.deliver(message.to, message);
-        return ok();
-      }
-    } else if (!is_gone(holder)) {
-      out_.send(holder, message);
-      return ok();
-    }
-  }
-  seeks_.erase({message.group, message.to});  // from the beginning, the next time
-  return ok();
-}
-
-void Agent::take_remote_probe(uint32_t process, const Message& message) {
-  const Group* const group = find(message.group);
-  const bool is_local = ranks_.count(message.to) != 0;
-  if (group == nullptr && is_local) {
-    return;  // not opened yet; probes are repeated
-  }
-  const LeaveNote* note = nullptr;
-  if (group != nullptr) {
-    const auto left = group->left.find(message.to);
-    note = left == group->left.end() ? nullptr : &left->second;
-  }
-  if (note == nullptr && is_local) {
-    out_.deliver(message.to, message);
-  } else {
-    out_.send(process, answer_to(message, note));
-  }
-}
-
-Result<void> Agent::take_left(const Message& message) {
-  const Group* const group = find(message.group);
-  if (group == nullptr || !group->layout->has(message.from) ||
-      group->ranks.count(message.to) == 0) {
-    return ok();
-  }
-  if (message.tag != 0) {
-    ++seeks_[{message.group, message.from}];
-  } else if (group->left.count(message.to) == 0) {
-    out_.deliver(message.to, message);
+  } else if (!state_.is_gone(process)) {
+    state_.out.send(process, message);
   }
   return ok();
 }
 
 void Agent::take_failure(uint32_t rank, const Message& message) {
-  Group* const group = find(message.group);
+  AgentGroup* const group = state_.find(message.group);
   const Error error = decode_error(message.payload);
   if (group == nullptr) {  // it was to make a group, and cannot; see Exchange::fail_subgroup()
-    spread_failure(message.group, rank, describe_failure(rank, error));
+    membership_.fail_everywhere(message.group, rank, describe_failure(state_, rank, error));
     return;
   }
   if (group->ranks.count(rank) == 0) {
@@ -445,56 +256,56 @@ void Agent::take_failure(uint32_t rank, const Message& message) {
   }
   if (error.code() == Code::kInProgress || error.code() == Code::kTimeout) {
     if (group->gathers.count(message.tag) != 0) {
-      inquire(rank, *group, message);
+      gathers_.inquire(rank, *group, message);
       return;
     }
     if (error.code() == Code::kInProgress) {
       return;  // it is over
     }
   }
-  spread_failure(message.group, rank, describe_failure(rank, error), rank);
+  membership_.fail_everywhere(message.group, rank, describe_failure(state_, rank, error), rank);
 }
 
-/// For the others. Wrong usage is everybody's error; its text may name the ranks at fault, or else
-/// this one is.
-Error Agent::describe_failure(uint32_t rank, const Error& error) const {
-  const bool is_usage = error.code() == Code::kInvalidUsage;
-  if (is_usage && error.message().find("rank ") != std::string::npos) {
-    return error.clone();
+void Agent::leave(uint32_t rank) {
+  const size_t erased = present_.erase(rank);
+  PLEXUS_DCHECK(erased == 1 && !state_.is_over, rank, erased);
+  if (!present_.empty()) {
+    return;
   }
-  return fail(is_usage ? Code::kInvalidUsage : Code::kRemoteError, "{} failed: {}", name_of(rank),
-              error.message());
+  state_.is_over = true;
+  leaving_.hand_over();
+  state_.out.say_goodbye({.type = MessageType::kLeave,
+                          .group = state_.world,
+                          .payload = encode(membership_.all_news())});
 }
 
 // ---- from agents ----
 
 Result<void> Agent::take_from(uint32_t process, Message message) {
-  if (map_ == nullptr || process >= map_->table.nprocesses() || process == self_) {
+  if (state_.map == nullptr || process >= state_.map->table.nprocesses() ||
+      process == state_.self) {
     return break_of_protocol("a message of a process that is not known");
   }
   switch (message.type) {
     case MessageType::kTable:
-      if (!is_neighbour(process) && process < self_) {  // whose child died
-        gone_.erase(process);
-        parent_ = process;
-      }
+      membership_.take_adoption(process);
       return ok();
     case MessageType::kAttach:
-      return take_attach(process, message);
+      return membership_.take_attach(process, message);
     case MessageType::kNews:
-      return take_news(process, message);
+      return membership_.take_news(process, message);
     case MessageType::kLeave: {
-      auto heard = take_news(process, message);
-      take_goodbye(process);
+      auto heard = membership_.take_news(process, message);
+      membership_.take_goodbye(process);
       return heard;
     }
     case MessageType::kWho:
-      take_who(process, message);
+      gathers_.take_who(process, message);
       return ok();
     case MessageType::kLeft:
-      return take_left(message);
+      return probes_.take_answer(message);
     case MessageType::kProbe:
-      take_remote_probe(process, message);
+      probes_.take_from(process, message);
       return ok();
     default:
       return take_of_group(process, std::move(message));
@@ -502,7 +313,7 @@ Result<void> Agent::take_from(uint32_t process, Message message) {
 }
 
 Result<void> Agent::take_of_group(uint32_t process, Message message) {
-  Group* const group = find(message.group);
+  AgentGroup* const group = state_.find(message.group);
   if (group == nullptr || group->opened.empty()) {
     if (group == nullptr && early_.count(message.group) == 0 && early_.size() >= kEarlyGroupsMax) {
       early_.erase(early_.begin());
@@ -515,37 +326,103 @@ Result<void> Agent::take_of_group(uint32_t process, Message message) {
   }
   switch (message.type) {
     case MessageType::kGather:
-      return take_contributions(*group, process, message);
+      return gathers_.take_contributions(*group, process, message);
     case MessageType::kGathered:
-      return take_gathered(*group, process, message);
+      return gathers_.take_gathered(*group, process, message);
     case MessageType::kLeaveGroup:
-      return take_notes(*group, message);
+      return leaving_.take_notes(*group, message);
     case MessageType::kMissing:
-      return take_missing(*group, message);
+      return gathers_.take_missing(*group, message);
     case MessageType::kOverdue:
-      inquire(message.from, *group, message);
+      gathers_.inquire(message.from, *group, message);
       return ok();
     case MessageType::kLate:
       if (group->parent() == process) {
-        tell_late(*group, message);
+        gathers_.tell_late(*group, message);
       }
       return ok();
     case MessageType::kOver:
       if (group->parent() == process && group->opened.size() <= group->left.size()) {
-        end_group(message.group, *group);
+        leaving_.end_group(message.group, *group);
       }
       return ok();
     case MessageType::kPost:
-      if (!group->layout->has(message.from) || map_->table.process_of(message.from) != process ||
+      if (!group->layout->has(message.from) ||
+          state_.map->table.process_of(message.from) != process ||
           group->ranks.count(message.to) == 0) {
         return break_of_protocol("a control message that cannot be delivered");
       }
       if (group->left.count(message.to) == 0) {
-        out_.deliver(message.to, message);
+        state_.out.deliver(message.to, message);
       }
       return ok();
     default:
       return break_of_protocol("a message that no agent sends");
+  }
+}
+
+// ---- time ----
+
+void Agent::break_down(uint32_t rank, const Error& error) {
+  fail_world(error);
+  for (const uint64_t id : state_.group_ids()) {
+    membership_.fail_everywhere(
+        id, rank, fail(Code::kRemoteError, "{} failed: {}", state_.name_of(rank), error.message()));
+  }
+}
+
+/// All have joined, but those that were to pass on the table have died or are stopped: the
+/// introducer has it too.
+void Agent::look_for_table(Clock::time_point now) {
+  if (state_.map != nullptr || !have_all_joined_ || present_.empty()) {
+    return;
+  }
+  table_due_ = table_due_.value_or(now + kTableTime);
+  if (now < *table_due_) {
+    return;
+  }
+  table_due_ = now + kTableTime;
+  if (lost_introducer_.empty()) {
+    state_.out.to_introducer({.type = MessageType::kTable, .tag = process_id_});
+    return;
+  }
+  fail_world(fail(Code::kRemoteError,
+                  "the process that made the unique id ({}) and those that were to pass on the "
+                  "table of processes died or lost their connections while the ranks joined",
+                  lost_introducer_));
+}
+
+void Agent::tick(Clock::time_point now) {
+  state_.now = now;
+  look_for_table(now);
+  const bool looks = state_.map != nullptr && now >= next_look_;
+  if (looks) {
+    next_look_ = now + kLookPause;
+  }
+  std::vector<uint64_t> ids;
+  for (auto& [id, group] : state_.groups) {
+    if (looks && !group.gathers.empty()) {
+      membership_.look_for_missing(group);
+    }
+    if (group.inquiry.has_value() || group.suspect.has_value()) {
+      ids.push_back(id);
+    }
+  }
+  for (const uint64_t id : ids) {
+    AgentGroup& group = state_.groups.at(id);
+    if (group.suspect.has_value() && !group.waits_for(group.suspect->first)) {
+      group.suspect.reset();  // its goodbye came over another connection, before its last message
+    }
+    if (group.inquiry.has_value() && now >= group.inquiry->until) {
+      if (!group.parent().has_value()) {
+        gathers_.conclude(id, group);
+      } else if (group.inquiry->error.code() == Code::kInProgress) {
+        group.inquiry.reset();  // the root has heard of it, and may be asked again later
+      }
+    }
+    if (group.suspect.has_value() && now >= group.suspect->second) {
+      membership_.give_up_suspect(id, group);
+    }
   }
 }
 

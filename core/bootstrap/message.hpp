@@ -27,11 +27,11 @@ enum class MessageType : uint16_t {
   // agent to agent
   // First message of a connection: `tag` is the process_id() of who connects. So is its answer.
   kLink = 4,
-  kAttach = 5,   // you are my parent now; payload: all the news that I know
-  kNews = 6,     // deaths and failures
-  kOver = 7,     // all members have left `group`
-  kOverdue = 8,  // a rank waits for gather `tag` of `group`; payload: its Error, see Agent::inquire
-  kWho = 9,      // who below you has not contributed to gather `tag` of `group`?
+  kAttach = 5,    // you are my parent now; payload: all the news that I know
+  kNews = 6,      // deaths and failures
+  kOver = 7,      // all members have left `group`
+  kOverdue = 8,   // a rank waits for gather `tag` of `group`; payload: its Error (Gathers::inquire)
+  kWho = 9,       // who below you has not contributed to gather `tag` of `group`?
   kMissing = 10,  // these: MissingRanks
   // a rank and the agent of its process; most of them also from agent to agent
   kGroup = 11,     // from a rank: `group` consists of these ranks
