@@ -60,7 +60,7 @@ Result<std::optional<double>> CallRunner::estimate_us(std::span<const Task> task
 void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
   if (plan.is_trial()) {
     PLEXUS_DCHECK(course_ != nullptr && !course_->is_over());
-    plan.execution().watch.reset();  // of an earlier call
+    plan.execution().watch.reset();  // an earlier call may have left its own
     fill_in(plan, course_->tasks_for(tasks));
     course_->note_call(plan.execution());
   } else {

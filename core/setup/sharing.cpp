@@ -26,7 +26,8 @@ uint64_t user_namespace() {
   return stat("/proc/self/ns/user", &status) == 0 ? status.st_ino : 0;
 }
 
-/// Of one process, too, where NCCL_P2P_DISABLE is set.
+/// Whether the two ranks go through memory that both map; ranks of one process do so where
+/// NCCL_P2P_DISABLE is set.
 bool shares_memory(int rank, size_t peer, std::span<const PeerInfo> infos) {
   return static_cast<size_t>(rank) != peer &&
          reach_of(infos[static_cast<size_t>(rank)], infos[peer]) == PeerReach::kSharedMemory;

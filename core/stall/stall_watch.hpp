@@ -79,7 +79,7 @@ class StallWatch {
     uint64_t inquiry;
     RankStatus status;
     StatusSummary summary;
-    bool is_asked = false;  // by inquire()
+    bool is_asked = false;  // inquire() waits for it
   };
 
   void begin_split(const Key& key);

@@ -22,11 +22,11 @@ auto traits_of(const PeerInfo& info) {
 
 /// Ranks of equal traits, which a communicator of many ranks has few of.
 struct Alike {
-  const PeerInfo* info;  // of the first of them
+  const PeerInfo* info;  // the first of them
   uint64_t members = 0;
 };
 
-/// By their first member, and for every rank which of them it is in.
+/// The classes in the order of their first members, and for every rank the index of its class.
 std::pair<std::vector<Alike>, std::vector<size_t>> list_alike(std::span<const PeerInfo> infos) {
   std::vector<Alike> all;
   std::vector<size_t> of_rank;
@@ -106,7 +106,7 @@ std::vector<std::vector<int>> group_ranks_by_reach(std::span<const PeerInfo> inf
     return reach_of(*alike[a].info, *alike[b].info) != PeerReach::kNetwork;
   };
   std::vector<std::vector<int>> groups;
-  std::vector<std::vector<size_t>> alike_in;  // by group, each once
+  std::vector<std::vector<size_t>> alike_in;  // [groups]: the classes that have a member there
   for (size_t rank = 0; rank < infos.size(); ++rank) {
     const size_t own = alike_of[rank];
     const auto room = std::find_if(alike_in.begin(), alike_in.end(), [&](const auto& members) {

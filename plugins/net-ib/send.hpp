@@ -116,7 +116,7 @@ class SendConnection final : public Connection {
   [[nodiscard]] static uint32_t parts_there(const SendRequest& request, const WireDone& done);
 
   uint64_t chunk_bytes_;     // longest single write
-  uint64_t next_order_ = 1;  // of the next posted receive
+  uint64_t next_order_ = 1;  // the order of the next posted receive
   Lane next_lane_;
   uint64_t finished_ = 0;                              // messages
   std::array<OpenGroup, kRequests> open_;              // [receiver's request]
@@ -126,7 +126,7 @@ class SendConnection final : public Connection {
   plugin::PointerQueue<SendRequest, kSendRequests> unmatched_;
   plugin::PointerQueue<SendRequest, kSendRequests> unposted_;  // matched, with waiting parts
   std::array<ibv_send_wr, kSendDepth> work_{};
-  // Of all writes of a part; each boundary between two sources makes one more.
+  // The pieces of all writes of one part; each boundary between two sources makes one more.
   std::array<ibv_sge, kSendDepth + PLEXUS_NET_PIECES_MAX - 1> pieces_{};
   uint32_t pieces_count_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,11 +84,13 @@ TEST(ChooseAlgorithm, WithoutLinksBetweenAllDatacentersRingsAndTheTreeAllReduceR
 }
 
 /// Why `file`, which stands in a program file, is not a candidate; "": it is.
-std::string why_not(const Algorithm& file, const ChoiceInput& asked) {
+std::string why_not(const Algorithm& file,
+                    const ChoiceInput& asked,
+                    Protocol protocol = Protocol::kSimple) {
   ChoiceInput input = asked;
   input.recorded = std::span(&file, 1);
   for (const Candidate& candidate : list_candidates(input, AlgorithmFilter())) {
-    if (candidate.choice.algorithm == &file && candidate.choice.protocol == Protocol::kSimple) {
+    if (candidate.choice.algorithm == &file && candidate.choice.protocol == protocol) {
       return candidate.reason;
     }
   }
@@ -122,6 +125,31 @@ TEST(ChooseAlgorithm, TakesAFileForItsRootSizesAndRanksOnly) {
   input.size_bytes = 64;
   input.nranks = 5;
   EXPECT_EQ(why_not(file, input), "at most 4 ranks");
+}
+
+TEST(ChooseAlgorithm, TakesAFileWithLongMessagesWhereTheyFitASlotAndOnHostsOnlyByLines) {
+  RecordedAlgorithm recorded;
+  recorded.message_chunks = 2;
+  recorded.cost.chunks = 4;
+  Algorithm file;
+  file.name = file.family = "file";
+  file.collective = Collective::kAllGather;
+  file.nranks_max = 4;
+  file.recorded = &recorded;
+  ChoiceInput input = input_of(Collective::kAllGather, 64);
+  EXPECT_EQ(why_not(file, input, Protocol::kLL), "");
+  EXPECT_EQ(why_not(file, input), "");
+  input.blocks = 8;
+  EXPECT_THAT(why_not(file, input, Protocol::kLL), HasSubstr("by Simple only"));
+  EXPECT_EQ(why_not(file, input), "");
+  input.blocks = 0;
+  const auto most = static_cast<int>(kPayloadBytesMaxLL / input.element_bytes);
+  recorded.message_chunks = most;
+  EXPECT_EQ(why_not(file, input, Protocol::kLL), "");
+  recorded.message_chunks = most + 1;
+  EXPECT_EQ(why_not(file, input, Protocol::kLL),
+            fmt::format("a message of {} chunks needs at least {} bytes, and a slot of LL has {}",
+                        most + 1, (most + 1) * 4, kPayloadBytesMaxLL));
 }
 
 TEST(ChooseAlgorithm, DeterministicCallsTakeOnlyReductionsInRankOrder) {

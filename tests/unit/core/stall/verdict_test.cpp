@@ -134,7 +134,10 @@ TEST(Verdict, CountsManyAndNamesTheFirst) {
   const auto verdict = judge_for(waiting(0, 1), statuses);
   EXPECT_EQ(verdict.count, 99U);
   EXPECT_THAT(verdict.ranks, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
-  EXPECT_THAT(verdict.sentence, HasSubstr("99 ranks in all"));
+  EXPECT_THAT(verdict.sentence, HasSubstr("(99 ranks in all are so: 1 2 3 4 5 6 7 8 ...)"));
+  statuses.resize(4);
+  EXPECT_THAT(judge_for(waiting(0, 1), statuses).sentence,
+              HasSubstr("(3 ranks in all are so: 1 2 3)"));
 }
 
 TEST(Verdict, NamesTheLinkToARankThatDoesNotWait) {
