@@ -33,6 +33,7 @@ TEST(ProcessTable, OrdersHostsAndTheirProcessesByLowestRank) {
   EXPECT_EQ(table.host_of(1), table.host_of(0));
   EXPECT_EQ(table.process_of(4), 3U);
   EXPECT_EQ(table.name_of(2), "rank 2 (node5:3)");
+  EXPECT_EQ(table.name_of(5), "rank 5") << "there are 5";
   EXPECT_EQ(table.find(4), 1U);
   EXPECT_EQ(table.find(9), std::nullopt);
 }

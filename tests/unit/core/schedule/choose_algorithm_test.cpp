@@ -123,6 +123,10 @@ TEST(ChooseAlgorithm, TakesAFileForItsRootSizesAndRanksOnly) {
   input.size_bytes = 68;
   EXPECT_EQ(why_not(file, input), "its 4 chunks do not divide the elements");
   input.size_bytes = 64;
+  input.nranks = 2;
+  EXPECT_EQ(why_not(file, input), "");
+  input.nranks = 1;
+  EXPECT_EQ(why_not(file, input), "not listed");
   input.nranks = 5;
   EXPECT_EQ(why_not(file, input), "at most 4 ranks");
 }

@@ -55,5 +55,42 @@ TEST(MessageCount, OfAllLoopsIsThatOfFullOnesAndOfTheLast) {
   EXPECT_EQ(count_messages(item, key), 0U);
 }
 
+TEST(MessageCount, OfAnEmptySendIsOneMessage) {
+  const Send send(0);
+  Program program;
+  program.peers = {1};
+  program.lanes = {{.steps = {send.step}, .connection = 0}};
+  WorkQueue::Item item;
+  item.work = send.work;
+  item.work.program = &program;
+  item.work.exchanges_empty = true;
+  EXPECT_EQ(count_messages(item, {.peer = 1, .sends = true, .index = 0}), 1U);
+}
+
+/// Two chunks of 1000 and 100 bytes in slots of 400.
+TEST(MessageCount, OfAStepIsThatOfTheChunkThatTravels) {
+  Program program;
+  program.peers = {1};
+  Step recv{};
+  recv.source = Buffer::kNone;
+  recv.target = Buffer::kOutput;
+  recv.target_chunk = 1;
+  recv.receives = 1;
+  program.lanes = {{.steps = {recv}, .connection = 0}};
+  WorkQueue::Item item;
+  item.work = Send(1100).work;
+  item.work.program = &program;
+  item.work.slot_bytes = 400;
+  item.work.geometry.chunks = 2;
+  item.work.geometry.last_chunk_count = 1000;
+  const ConnectionKey key{.peer = 1, .sends = false, .index = 0};
+  EXPECT_EQ(count_messages(item, key), 1U) << "what is received, at its target";
+  program.lanes[0].steps[0].target_chunk = 0;
+  EXPECT_EQ(count_messages(item, key), 3U);
+  program.lanes[0].steps[0].source = Buffer::kInput;
+  program.lanes[0].steps[0].source_chunk = 1;
+  EXPECT_EQ(count_messages(item, key), 1U) << "what is combined, at its source";
+}
+
 }  // namespace
 }  // namespace plexus
