@@ -84,7 +84,7 @@ class BufferCheck {
     StreamOrder::Work work;
   };
   struct Freed {
-    size_t size_bytes;
+    size_t size_bytes = 0;
     UserOf by;
   };
   struct Kept {

@@ -98,6 +98,7 @@ CUresult answer(Out* out, CUdevice device, const Body& body) {
 
 /// A function of this library: the newest of its forms that programs of `version` know.
 void* find_function(std::string_view name, int version) {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a handle
   static void* const own =
       ::dlopen((own_folder() + "libcuda.so.1").c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (own == nullptr || !name.starts_with("cu")) {
@@ -120,6 +121,7 @@ void* find_function(std::string_view name, int version) {
 }  // namespace
 
 void* find_in_runtime(const char* name) noexcept {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a handle
   static void* const runtime = open_runtime();
   void* const found = runtime == nullptr ? nullptr : ::dlsym(runtime, name);
   if (found == nullptr) {
@@ -139,6 +141,8 @@ CUresult refuse(const char* name) noexcept {
 }  // namespace plexus::cuda
 
 using namespace plexus::cuda;  // NOLINT(google-build-using-namespace): as all of this file
+
+// NOLINTBEGIN(readability-identifier-naming): CUDA's names
 
 // ---- start, errors, names ----
 
@@ -448,6 +452,8 @@ PLEXUS_CUDA CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return check_d
 PLEXUS_CUDA CUresult cuCtxDestroy(CUcontext context) { return cuCtxDestroy_v2(context); }
 PLEXUS_CUDA CUresult cuCtxPopCurrent(CUcontext* context) { return cuCtxPopCurrent_v2(context); }
 PLEXUS_CUDA CUresult cuCtxPushCurrent(CUcontext context) { return cuCtxPushCurrent_v2(context); }
+
+// NOLINTEND(readability-identifier-naming)
 
 namespace plexus::cuda {
 

@@ -28,6 +28,7 @@ void* context_of_device(int device);
 CUresult refuse(const char* name) noexcept;
 
 inline void* pointer(CUdeviceptr address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are numbers
   return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
 }
 

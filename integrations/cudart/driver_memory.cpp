@@ -101,6 +101,8 @@ CUresult get_attribute(void* value, CUpointer_attribute attribute, const void* a
 
 using namespace plexus::cuda;  // NOLINT(google-build-using-namespace): as all of this file
 
+// NOLINTBEGIN(readability-identifier-naming): CUDA's names
+
 // ---- memory ----
 
 PLEXUS_CUDA CUresult cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
@@ -358,3 +360,4 @@ PLEXUS_CUDA CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUev
 PLEXUS_CUDA CUresult cuMemAllocHost(void** memory, size_t bytes) {
   return cuMemAllocHost_v2(memory, bytes);
 }
+// NOLINTEND(readability-identifier-naming)
