@@ -26,7 +26,7 @@ EXPECTED = {
     "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so", r"lib/plexus/libnccl-profiler-trace\.so"),
     "tools": (r"bin/plexus(-cluster|-nvcc)?", r"share/man/man1/plexus\.1", r"share/bash-completion/completions/plexus",
               r"lib/plexus/libplexus-cuda(rt)?-stub(-[\d.]+)?\.so", r"lib/plexus/cudart/libcudart\.so",
-              r"lib/plexus/cudart/libcudart\.so\.12", r"lib/plexus/cudart/libcudart\.so\.13",
+              r"lib/plexus/cudart/libcudart\.so\.12", r"lib/plexus/cudart/libcudart\.so\.13", r"lib/plexus/cudart/libcuda\.so(\.1)?",
               r"include/plexus/cudart/((plexus|nvtx3)/)?\w+\.h", r"lib/plexus/cudart/bin/nvcc"),
 }
 
