@@ -153,7 +153,7 @@ constexpr FieldEpoch kEpochs[] = {
 
 /// How many bytes of the caller's struct its version defines.
 size_t known_bytes(const ncclConfig_t& config) {
-  size_t known = std::min(config.size, sizeof(ncclConfig_t));
+  size_t known = copied_bytes<ncclConfig_t>(config.size);
   for (const FieldEpoch& epoch : kEpochs) {
     if (config.version < epoch.version) {
       known = std::min(known, epoch.offset);

@@ -71,7 +71,7 @@ Result<CollConfig> check_coll_config(const ncclCollConfig_t& config) {
                 "ncclCollConfig_t is not initialised: start from NCCL_COLLCONFIG_INITIALIZER");
   }
   ncclCollConfig_t mine = NCCL_COLLCONFIG_INITIALIZER;
-  std::memcpy(&mine, &config, std::min(config.size, sizeof(mine)));
+  std::memcpy(&mine, &config, copied_bytes<ncclCollConfig_t>(config.size));
   if (mine.forceAlgSelection != 0 && mine.forceAlgSelection != 1) {
     return fail(Code::kInvalidArgument,
                 "ncclCollConfig_t.forceAlgSelection is {}; it must be 0 or 1",

@@ -168,7 +168,7 @@ Result<std::string> check_encryption(const ncclEncryptionConfig_t* config) {
                 "ncclEncryptionConfig_t is not initialised: start from "
                 "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
   }
-  std::memcpy(&mine, config, std::min(config->size, sizeof(mine)));
+  std::memcpy(&mine, config, copied_bytes<ncclEncryptionConfig_t>(config->size));
   if (mine.mode == NCCL_ENCRYPTION_MODE_NONE) {
     return std::string();
   }

@@ -129,6 +129,17 @@ TEST_F(CheckConfig, FieldsBeyondTheCallersStructAreIgnored) {
   EXPECT_TRUE(check_config(&config_).has_value());
 }
 
+TEST_F(CheckConfig, APointerThatTheSizeCutsInTwoIsNotUsed) {
+  config_.netName = "Socket";
+  for (size_t size_bytes = offsetof(ncclConfig_t, netName);
+       size_bytes < offsetof(ncclConfig_t, splitShare); ++size_bytes) {
+    config_.size = size_bytes;
+    EXPECT_EQ(check_config(&config_).value().net_name, "") << size_bytes;
+  }
+  config_.size = offsetof(ncclConfig_t, splitShare);
+  EXPECT_EQ(check_config(&config_).value().net_name, "Socket");
+}
+
 /// A field is ignored if the caller's NCCL version did not have it, whatever `size` says.
 struct Epoch {
   int ncclConfig_t::*field;

@@ -102,6 +102,23 @@ TEST(CollConfig, NothingBeyondItsSizeIsRead) {
   EXPECT_EQ(munmap(pages, 2 * page_bytes), 0);
 }
 
+TEST(CollConfig, APointerThatTheSizeCutsInTwoIsNotUsed) {
+  ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+  config.algSelection = "ring";
+  config.ext = reinterpret_cast<ncclConfigExt_t*>(-1);  // NOLINT(performance-no-int-to-ptr)
+  for (size_t size_bytes = 16; size_bytes < 24; ++size_bytes) {
+    config.size = size_bytes;
+    EXPECT_EQ(check_coll_config(config).value().selection, "");
+  }
+  config.ext = nullptr;
+  for (size_t size_bytes = 40; size_bytes < 48; ++size_bytes) {
+    config.size = size_bytes;
+    EXPECT_EQ(check_coll_config(config).value().selection, "");
+  }
+  config.size = 48;
+  EXPECT_EQ(check_coll_config(config).value().selection, "ring");
+}
+
 TEST(CollConfig, OptionsOfOtherVendorsArePassedOverWithoutALook) {
   ncclConfigExt_t last = option_of(PLEXUS_VENDOR_ID, PLEXUS_OPTION_DETERMINISTIC, 1);
   ncclConfigExt_t wild = option_of(0x123456, PLEXUS_OPTION_EXPLAIN, 0, &last);
