@@ -10,6 +10,7 @@
 #include "core/api/public.hpp"
 #include "core/base/log.hpp"
 #include "core/base/result.hpp"
+#include "core/comm/group.hpp"
 #include "guest/float_traps.hpp"
 
 namespace plexus {
@@ -35,6 +36,18 @@ ncclResult_t guard(const Body& body) noexcept {
   } catch (...) {
     return report(fail(Code::kInternalError, "unexpected exception"));
   }
+}
+
+/// The same; a failure inside a group also fails the group.
+template <class Body>
+ncclResult_t guard_in_group(const Body& body) noexcept {
+  return guard([&]() -> Result<void> {
+    auto result = body();
+    if (result.has_error() && result.error().code() != Code::kInProgress) {
+      fail_group(result.error());
+    }
+    return result;
+  });
 }
 
 }  // namespace plexus

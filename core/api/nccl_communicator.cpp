@@ -127,18 +127,6 @@ void write_id(const UniqueId& id, ncclUniqueId* raw) {
   std::memcpy(raw->internal, bytes.data(), bytes.size());
 }
 
-/// As guard; a failure inside a group also fails the group.
-template <class Body>
-ncclResult_t guard_in_group(const Body& body) {
-  return guard([&]() -> Result<void> {
-    auto result = body();
-    if (result.has_error() && result.error().code() != Code::kInProgress) {
-      fail_group(result.error());
-    }
-    return result;
-  });
-}
-
 }  // namespace
 }  // namespace plexus
 

@@ -80,18 +80,6 @@ Result<void> make(Visit visit, cudaStream_t stream, OneSidedCall call) {
   return enqueue_one_sided({.comm = &*visit, .stream = found, .call = std::move(call)});
 }
 
-/// As guard; a failure inside a group also fails the group.
-template <class Body>
-ncclResult_t guard_in_group(const Body& body) {
-  return guard([&]() -> Result<void> {
-    auto result = body();
-    if (result.has_error()) {
-      fail_group(result.error());
-    }
-    return result;
-  });
-}
-
 /// What ncclPutSignal puts.
 struct PutArguments {
   const void* data;

@@ -11,11 +11,6 @@ namespace {
 constexpr size_t kEarlyMessagesMax = 4096;  // per group
 constexpr auto kLookPause = std::chrono::seconds(1);
 
-std::vector<uint32_t> sort(std::vector<uint32_t> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
-}
-
 /// For the others. Wrong usage is everybody's error; its text may name the ranks at fault, or else
 /// this one is.
 Error describe_failure(const AgentState& state, uint32_t rank, const Error& error) {
@@ -189,7 +184,8 @@ Result<void> Agent::take_group(uint32_t rank, const Message& message) {
   PLEXUS_TRY(ranks, decode_ranks(message.payload));
   AgentGroup* group = state_.find(message.group);
   if (group == nullptr) {
-    auto sorted = sort(ranks);
+    auto sorted = ranks;
+    std::sort(sorted.begin(), sorted.end());
     const bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
     if (sorted.back() >= state_.map->table.nranks() || !distinct ||
         !std::binary_search(sorted.begin(), sorted.end(), rank)) {

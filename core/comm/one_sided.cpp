@@ -17,9 +17,9 @@ using one_sided::WindowNumber;
 
 namespace {
 
-constexpr uint64_t kTag = tag_of(ControlTag::kOneSided, 0);
+constexpr uint64_t kOneSidedTag = tag_of(ControlTag::kOneSided, 0);
 constexpr uint64_t kInFlightBytesMax = uint64_t{8} << 20;  // to one rank
-constexpr uint32_t kLookEvery = 4096;  // rounds of waiting between looks at who is gone
+constexpr uint32_t kRoundsPerLook = 4096;  // rounds of waiting between looks at who is gone
 
 /// Whether [offset, offset + size) is within `limit` bytes.
 bool is_inside(uint64_t offset, uint64_t size_bytes, uint64_t limit) {
@@ -41,7 +41,7 @@ Result<std::shared_ptr<OneSided>> OneSided::open(Options options) {
     PLEXUS_TRY(made->make_signals());
   }
   made->options_.exchange->on_post(
-      kTag, [made](Posted message) { return made->answer(std::move(message)); });
+      kOneSidedTag, [made](Posted message) { return made->answer(std::move(message)); });
   return made;
 }
 
@@ -83,7 +83,7 @@ Result<WindowNumber> OneSided::add_window(void* buffer, size_t size_bytes) {
     });
   }
   for (Posted& each : answers) {
-    PLEXUS_TRY(options_.exchange->post(each.peer, kTag, std::move(each.blob)));
+    PLEXUS_TRY(options_.exchange->post(each.peer, kOneSidedTag, std::move(each.blob)));
   }
   return number;
 }
@@ -193,7 +193,8 @@ Result<const Told*> OneSided::find_told(int rank, WindowNumber window) {
       return nullptr;
     }
   }
-  PLEXUS_TRY(options_.exchange->post(rank, kTag, one_sided::to_bytes(one_sided::Ask{window})));
+  PLEXUS_TRY(
+      options_.exchange->post(rank, kOneSidedTag, one_sided::to_bytes(one_sided::Ask{window})));
   return nullptr;
 }
 
@@ -264,7 +265,7 @@ Result<bool> OneSided::send(const OneSidedCall& call, Progress& begun) {
   std::atomic<uint64_t>& in_flight = peers_[static_cast<size_t>(call.peer)]->in_flight_bytes;
   const auto post = [&](const one_sided::Message& message, uint64_t size_bytes) {
     in_flight.fetch_add(size_bytes, std::memory_order_relaxed);
-    return options_.exchange->post(call.peer, kTag, one_sided::to_bytes(message));
+    return options_.exchange->post(call.peer, kOneSidedTag, one_sided::to_bytes(message));
   };
   while (begun.sent_bytes < call.size_bytes) {
     if (in_flight.load(std::memory_order_acquire) >= kInFlightBytesMax) {
@@ -309,7 +310,7 @@ Result<bool> OneSided::wait(const OneSidedCall& call, Progress& begun) {
 }
 
 bool OneSided::is_gone(int peer) {
-  if (++looks_ % kLookEvery != 0) {
+  if (++looks_ % kRoundsPerLook != 0) {
     return false;
   }
   const std::vector<int> gone = options_.state->list_gone();
