@@ -117,7 +117,7 @@ TEST_P(CheckOperation, SeesThatNothingWasDone) {
   const bool moved_onto_itself = operation.shape().in_place &&
                                  operation.shape().rank == operation.shape().root &&
                                  !info_of(operation.shape().collective).reduces &&
-                                 operation.shape().collective != Collective::kGather;
+                                 base_of(operation.shape().collective) != Collective::kGather;
   EXPECT_EQ(operation.check().wrong > 0, receives && !moved_onto_itself);
 }
 
