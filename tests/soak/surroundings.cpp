@@ -27,7 +27,7 @@ class Surroundings {
         std::erase_if(job_.environment,
                       [](const auto& setting) { return setting.first == "NCCL_PROTO"; });
       }
-      of.closes_stdio = has(Feature::kStdio, 8);
+      of.closes_stdio = has(Feature::kStdio, 8) && !lends_stdio();
       if (has_endings && random_.chance(60)) {
         of.ending = hears_of_deaths() || ends_with_making(static_cast<int>(process))
                         ? Ending::kReturns
@@ -42,6 +42,13 @@ class Surroundings {
   }
 
  private:
+  /// libfabric's own sockets take descriptors 0 to 2 where they are free, and what the program
+  /// prints goes into them (plugins/net-ofi/README.md).
+  [[nodiscard]] bool lends_stdio() const {
+    return std::any_of(job_.environment.begin(), job_.environment.end(), [](const auto& setting) {
+      return setting.first == "NCCL_NET_PLUGIN" && setting.second == "ofi";
+    });
+  }
   bool has(Feature feature, int percent) {
     return random_.chance(percent) && features_.has(feature);
   }
