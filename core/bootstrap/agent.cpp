@@ -22,6 +22,13 @@ Error describe_failure(const AgentState& state, uint32_t rank, const Error& erro
               state.name_of(rank), error.message());
 }
 
+Error describe_lost_introducer(std::string_view address) {
+  return fail(Code::kRemoteError,
+              "the process that made the unique id ({}) died or lost its connection before "
+              "all ranks had joined",
+              address);
+}
+
 }  // namespace
 
 // ---- joining ----
@@ -32,6 +39,9 @@ Result<void> Agent::join(const JoinInfo& info) {
                 "rank {} joins a job in which all ranks have joined: give every rank the same "
                 "unique id and number of ranks, and a rank of its own",
                 info.rank);
+  }
+  if (!lost_introducer_.empty()) {  // the ranks that had joined before have been told
+    return describe_lost_introducer(lost_introducer_);
   }
   if (!state_.ranks.insert(info.rank).second) {
     const Error error = fail(
@@ -76,10 +86,7 @@ void Agent::lose_introducer(std::string_view address) {
   lost_introducer_ = address;
   table_due_ = state_.now + 2 * kTableTime;  // others may still be passing it on
   if (state_.map == nullptr && !have_all_joined_) {
-    fail_world(fail(Code::kRemoteError,
-                    "the process that made the unique id ({}) died or lost its connection before "
-                    "all ranks had joined",
-                    address));
+    fail_world(describe_lost_introducer(address));
   }
 }
 

@@ -185,10 +185,6 @@ Result<void> AgentServer::join(JoinInfo info, Family& family) {
   if (lacks_memory_ || broken_.has_value()) {
     return lacks_memory_ ? describe_lack_of_memory() : broken_->clone();
   }
-  if (agent_.map() == nullptr && introducer_ == 0) {  // since is_joinable()
-    return fail(Code::kRemoteError, "{} died or lost its connection before all ranks had joined",
-                introducer_name_);
-  }
   PLEXUS_TRY(agent_.join(info));
   PLEXUS_DCHECK(families_.count(info.rank) == 0, info.rank);  // else the agent has refused it
   families_[info.rank] = &family;

@@ -180,9 +180,12 @@ class Launch {
   /// Multipliers that lie on the device (ncclScalarDevice): the kernel reads them.
   void name_scalars(size_t call) {
     for (const Plan::ItemTask& item : calls_[call].plan->items()) {
-      DeviceWork& work = starts_[call].works[plans_[call]->place_of(item.item->work)];
-      work.scalar = calls_[call].tasks[item.task].scalar;
-      work.scalar_bytes = static_cast<uint8_t>(element_size(work.type));
+      const void* const scalar = calls_[call].tasks[item.task].scalar;
+      if (scalar != nullptr) {
+        DeviceWork& work = starts_[call].works[plans_[call]->place_of(item.item->work)];
+        work.scalar = scalar;
+        work.scalar_bytes = static_cast<uint8_t>(element_size(work.type));
+      }
     }
   }
 

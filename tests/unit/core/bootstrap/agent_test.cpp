@@ -137,6 +137,21 @@ TEST_F(AgentWithoutTable, GivesUpWhenTheIntroducerIsGoneToo) {
   EXPECT_THAT(failures_[0].message(), HasSubstr("(1.2.3.4:5)"));
 }
 
+TEST(AgentWithoutIntroducer, RefusesRanksThatComeWhenItIsGone) {
+  std::vector<Message> told;
+  Agent agent(kWorld, 7,
+              {.send = [](uint32_t, const Message&) {},
+               .deliver = [](uint32_t, const Message&) {},
+               .to_introducer = [&](const Message& message) { told.push_back(message); },
+               .say_goodbye = [](const Message&) {}});
+  agent.lose_introducer("1.2.3.4:5");
+  const auto joined = agent.join({.rank = 0, .nranks = 2, .version = 1});
+  ASSERT_TRUE(joined.has_error()) << "it would wait for others that never hear of it";
+  EXPECT_EQ(joined.error().code(), Code::kRemoteError);
+  EXPECT_THAT(joined.error().message(), HasSubstr("(1.2.3.4:5)"));
+  EXPECT_TRUE(told.empty());
+}
+
 TEST_F(AgentTest, SaysWhoIsMissingWhenAGatherTakesTooLong) {
   start({.processes = 40, .ranks_per_process = 2, .processes_per_host = 4});
   for (uint32_t rank = 0; rank < 80; ++rank) {
