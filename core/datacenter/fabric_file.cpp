@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/base/file_kind.hpp"
+#include "core/base/split_words.hpp"
 
 namespace plexus {
 namespace {
@@ -18,19 +19,6 @@ constexpr int kFileRailMax = 65'535;
 constexpr double kGbitMax = 1e6;
 constexpr double kMsMax = 1e6;
 constexpr double kCostMax = 1e12;
-
-std::vector<std::string_view> split_words(std::string_view line) {
-  constexpr std::string_view kBlank = " \t\r";
-  std::vector<std::string_view> words;
-  line = line.substr(0, line.find('#'));
-  for (size_t at = line.find_first_not_of(kBlank); at != std::string_view::npos;
-       at = line.find_first_not_of(kBlank, at)) {
-    const size_t end = std::min(line.find_first_of(kBlank, at), line.size());
-    words.push_back(line.substr(at, end - at));
-    at = end;
-  }
-  return words;
-}
 
 Result<double> read_number(std::string_view word, std::string_view key, double low, double high) {
   double value = 0;
@@ -138,7 +126,7 @@ Result<FabricFile::Link> read_link(const std::vector<std::string_view>& words) {
 }
 
 Result<void> read_line(FabricFile& file, std::string_view text, int line) {
-  const std::vector<std::string_view> words = split_words(text);
+  const std::vector<std::string_view> words = split_words(text.substr(0, text.find('#')));
   if (words.empty()) {
     return ok();
   }

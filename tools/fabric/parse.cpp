@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/file_kind.hpp"
+#include "core/base/split_words.hpp"
 #include "tools/fabric/fabric.hpp"
 #include "tools/fabric/network.hpp"
 
@@ -25,17 +26,6 @@ std::optional<std::string> take(FabricWords& words, std::string_view key) {
   std::string value = std::move(at->second);
   words.erase(at);
   return value;
-}
-
-std::vector<std::string> split_words(std::string_view line) {
-  constexpr std::string_view kSpace = " \t\r";
-  std::vector<std::string> words;
-  for (size_t at = line.find_first_not_of(kSpace); at != std::string_view::npos;) {
-    const size_t end = std::min(line.find_first_of(kSpace, at), line.size());
-    words.emplace_back(line.substr(at, end - at));
-    at = line.find_first_not_of(kSpace, end);
-  }
-  return words;
 }
 
 Result<int> parse_count(std::string_view text, std::string_view key) {
@@ -156,7 +146,8 @@ class FabricParser {
       const size_t end = std::min(text.find('\n'), text.size());
       const std::string_view line = text.substr(0, end);
       text.remove_prefix(std::min(end + 1, text.size()));
-      const Result<void> done = parse_line(split_words(line.substr(0, line.find('#'))));
+      const auto words = split_words(line.substr(0, line.find('#')));
+      const Result<void> done = parse_line({words.begin(), words.end()});
       if (!done) {
         return fail(done.error().code(), "line {}: {}", number, done.error().message());
       }

@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "core/base/split_words.hpp"
+
 namespace plexus::tune {
 namespace {
 
@@ -18,17 +20,6 @@ constexpr std::array<std::string_view, 5> kCollectives = {"broadcast", "reduce",
 constexpr size_t kRowsMax = 10'000;
 constexpr double kTimeUsMax = 1e9;
 constexpr double kBytesMax = 1e15;
-
-std::vector<std::string_view> words_of(std::string_view line) {
-  constexpr std::string_view kSpace = " \t\r";
-  std::vector<std::string_view> words;
-  for (size_t at = line.find_first_not_of(kSpace); at != std::string_view::npos;) {
-    const size_t end = std::min(line.find_first_of(kSpace, at), line.size());
-    words.push_back(line.substr(at, end - at));
-    at = line.find_first_not_of(kSpace, end);
-  }
-  return words;
-}
 
 /// nullopt: it is no number above 0.
 std::optional<double> number_of(std::string_view word, double most) {
@@ -43,7 +34,7 @@ class Parser {
  public:
   Result<void> take(std::string_view line) {
     ++line_;
-    auto words = words_of(line);
+    auto words = split_words(line);
     if (words.empty()) {
       return ok();
     }
