@@ -11,11 +11,9 @@ namespace plexus {
 /// peer writes back after the step.
 // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): shared memory, written before it is read
 struct BlockState {
-  // Units of short LL messages, see Interpreter::stages(): those that arrive, by peer, and the
-  // value's.
+  // Operands of a short LL message, and its value, by unit: see staged.hpp.
   static constexpr uint32_t kStagedUnits = 128;
-  alignas(Vector) uint64_t arrived[kStagedUnits];
-  alignas(Vector) uint64_t value[kStagedUnits];
+  alignas(Vector) uint64_t staged[kStagedUnits];
   Pass pass;
   DeviceWork work;
   Step step;
@@ -108,12 +106,27 @@ struct Slice {
   [[nodiscard]] PLEXUS_DEVICE bool is_alone() const { return before_bytes == 0 && is_last; }
 };
 
+/// Place of this rank's own contribution among the operands.
+PLEXUS_DEVICE inline uint32_t own_position(const Step& step) {
+  return static_cast<uint32_t>(step.own_position < step.receives ? step.own_position
+                                                                 : step.receives);
+}
+
 PLEXUS_DEVICE inline uint32_t units_of(uint32_t size_bytes) {
   return (size_bytes + kUnitBytes - 1) / kUnitBytes;
 }
 PLEXUS_DEVICE inline uint32_t bytes_of_unit(uint32_t size_bytes, uint32_t unit) {
   const uint32_t left = size_bytes - unit * kUnitBytes;
   return left < kUnitBytes ? left : kUnitBytes;
+}
+
+/// log2 of the number of units in BlockState::staged that an operand of so many bytes takes.
+PLEXUS_DEVICE inline uint32_t staged_shift(uint32_t size_bytes) {
+  uint32_t shift = 0;
+  while (kUnitBytes << shift < size_bytes && shift < 16) {
+    ++shift;
+  }
+  return shift;
 }
 
 PLEXUS_DEVICE inline bool by_lines(const DeviceWork& work, const std::byte* lines) {

@@ -45,4 +45,27 @@ PLEXUS_DEVICE_NOINLINE inline void clean(DeviceSend& end) {
   }
 }
 
+/// Tells the peer of the call, and cleans lines whose flags come round again.
+PLEXUS_DEVICE inline void begin_message(const DeviceWork& work, DeviceSend& end) {
+  if (end.told != work.call.sequence + 1) {
+    tell_call(*end.fifo, work.call);
+    end.told = work.call.sequence + 1;
+  }
+  if (end.lines != nullptr && needs_cleaning(end.step, kSlots)) {
+    clean(end);
+  }
+}
+PLEXUS_DEVICE inline SlotHeader& fill_header(const DeviceWork& work,
+                                             const DeviceSend& end,
+                                             uint32_t size_bytes) {
+  SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
+  slot.size_bytes = size_bytes;
+  slot.call_hash = work.call.hash;
+  slot.call = record_of_call(work.call.sequence);
+  return slot;
+}
+[[nodiscard]] PLEXUS_DEVICE inline bool fits_header(const Slice& slice, const DeviceSend& end) {
+  return slice.is_alone() && slice.size_bytes <= end.inline_bytes_max;
+}
+
 }  // namespace plexus

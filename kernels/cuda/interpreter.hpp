@@ -3,8 +3,10 @@
 // and slice by slice. It does what LaneRun does on the host, but waits where LaneRun returns: all
 // blocks of a launch are resident, so the block that one waits for runs.
 //
-// `Block` provides thread(), threads(), sync() (a barrier of the block that also orders memory) and
-// any(bool) (a sync that returns whether any thread passed true). It is a thread block on the
+// `Block` provides thread(), threads(), sync() (a barrier of the block that also orders memory),
+// any(bool) (a sync that returns whether any thread passed true), lane() and lanes() (of the warp),
+// take(counter, amount) (by the first lane: adds to a word in shared memory, returns what it was)
+// and share(value) (the first lane's). It is a thread block on the
 // device, and one or a few host threads in tests. A slice is processed as follows: thread i serves
 // peer i (waits, checks, notes where the bytes are); sync; all threads move the bytes (pass.hpp);
 // sync; thread i notifies peer i. The release with which it notifies covers the other threads'
@@ -12,6 +14,7 @@
 #pragma once
 
 #include "kernels/cuda/ends.hpp"
+#include "kernels/cuda/staged.hpp"
 
 namespace plexus {
 
@@ -100,13 +103,13 @@ class Interpreter {
         return false;
       }
       for (uint32_t i = 0; i < mine.step_count; ++i) {
+        take_table(block_, state_.step, mine.steps[i]);  // beside the batch: one round of loads
         const uint32_t batch = mine.batches[i];
+        block_.sync();
         if (batch > 1 && run_batch(mine.steps + i, batch, loop)) {
           i += batch - 1;
           done += batch - 1;
         } else {
-          take_table(block_, state_.step, mine.steps[i]);
-          block_.sync();
           const After after = state_.step.after;
           if ((after.lane >= 0 && !await_lane(after, loop)) || !run_step(loop, &before_bytes)) {
             return false;
@@ -197,8 +200,8 @@ class Interpreter {
     }
     const StepExtent extent = extent_of(work, step, loop);
     DeviceSend& end = *work.sends[step.peers_first];
-    begin_message(end);
-    SlotHeader& slot = fill_header(end, static_cast<uint32_t>(extent.size_bytes));
+    begin_message(state_.work, end);
+    SlotHeader& slot = fill_header(state_.work, end, static_cast<uint32_t>(extent.size_bytes));
     slot.kind = SlotKind::kPointer;
     slot.payload.pointer = place_of(work, step.source, extent.source_bytes);
     store_relaxed(&state_.addresses_out, 1U);
@@ -273,35 +276,12 @@ class Interpreter {
            size_bytes >= work.borrow_bytes_min && delivers(state_.step);
   }
 
-  /// Short messages of LL: each thread loads or stores the unit of one peer, and the pass works on
-  /// shared memory. Otherwise a thread would wait for one peer's words after the other's.
   [[nodiscard]] PLEXUS_DEVICE bool stages(uint32_t size_bytes) const {
-    const auto most = static_cast<uint32_t>(
-        state_.step.receives > state_.step.sends ? state_.step.receives : state_.step.sends);
+    const Step& step = state_.step;
+    const int operands = step.receives + 2;  // and this rank's own
+    const auto most = static_cast<uint32_t>(operands > step.sends ? operands : step.sends);
     return state_.work.protocol == Protocol::kLL && state_.work.has_lines &&
-           units_of(size_bytes) * most <= BlockState::kStagedUnits;
-  }
-  PLEXUS_DEVICE void load_staged(const Slice& slice) {
-    const uint32_t units = units_of(slice.size_bytes);
-    for (uint32_t i = block_.thread(); i < units * receives(); i += block_.threads()) {
-      const uint32_t unit = i % units;
-      const DeviceRecv& end = state_.recvs[i / units];
-      const Operand from{end.lines + lines_offset(Protocol::kLL, end.step), Carrier::kLL,
-                         flag_of_step(end.step)};
-      state_.arrived[i] = load_unit(*state_.work.control, from, unit * kUnitBytes,
-                                    bytes_of_unit(slice.size_bytes, unit), stopped_);
-    }
-  }
-  PLEXUS_DEVICE void store_staged(const Slice& slice) {
-    const uint32_t units = units_of(slice.size_bytes);
-    const auto sends = static_cast<uint32_t>(state_.step.sends);
-    for (uint32_t i = block_.thread(); i < units * sends; i += block_.threads()) {
-      const uint32_t unit = i % units;
-      const DeviceSend& end = state_.sends[i / units];
-      const Target to{end.lines + lines_offset(Protocol::kLL, end.step), Carrier::kLL,
-                      flag_of_step(end.step)};
-      store_unit(to, unit * kUnitBytes, state_.value[unit], bytes_of_unit(slice.size_bytes, unit));
-    }
+           most << staged_shift(size_bytes) <= BlockState::kStagedUnits;
   }
 
   /// Calls function(index among the program's peers, number among the step's) for the peers that
@@ -345,7 +325,7 @@ class Interpreter {
 
   PLEXUS_DEVICE bool run_slice(const Slice& slice) {
     if (slice.staged) {
-      block_.sync();  // all threads read the ends that others have taken or counted on
+      return run_staged(slice);
     }
     for_peers([&](uint32_t index, uint32_t i) {
       const bool good = stopped_         ? false
@@ -353,11 +333,8 @@ class Interpreter {
                                          : begin_send(slice, index, i - receives());
       stopped_ = !good;
     });
-    if (block_.thread() == 0) {
+    if (is_last_thread()) {
       begin_pass(slice);
-    }
-    if (slice.staged) {
-      load_staged(slice);
     }
     if (is_stopped_anywhere()) {
       return false;
@@ -375,17 +352,54 @@ class Interpreter {
     if (is_stopped_anywhere()) {
       return false;
     }
-    if (slice.staged || work.protocol == Protocol::kLL128) {
-      slice.staged ? store_staged(slice) : finish_lines();
+    if (work.protocol == Protocol::kLL128) {
+      finish_lines();
       block_.sync();  // the next slice overwrites what these read
     }
+    finish_peers(slice);
+    return true;
+  }
+
+  PLEXUS_DEVICE void finish_peers(const Slice& slice) {
     for_peers([&](uint32_t /*index*/, uint32_t i) {
       if (slice.is_last) {
         i < receives() ? finish_receive(i) : finish_send(i - receives());
       }
     });
+  }
+
+  /// Does what needs one thread beside the first ones, which serve peers.
+  [[nodiscard]] PLEXUS_DEVICE bool is_last_thread() const {
+    return block_.thread() + 1 == block_.threads();
+  }
+
+  /// A slice of a short LL message: what threads do for their peers, then for its units.
+  PLEXUS_DEVICE bool run_staged(const Slice& slice) {
+    block_.sync();  // all threads read the ends that others have taken or counted on
+    for_peers([&](uint32_t index, uint32_t i) {
+      const bool good = stopped_         ? false
+                        : i < receives() ? check_lines(slice, index, state_.recvs[i])
+                                         : begin_lines(state_.sends[i - receives()]);
+      stopped_ = !good;
+    });
+    if (is_last_thread()) {
+      begin_pass(slice);
+    }
+    stopped_ = !load_staged(block_, state_, slice) || stopped_;
+    if (is_stopped_anywhere()) {
+      return false;
+    }
+    combine_staged(block_, state_, slice);
+    if (state_.step.sends > 0) {
+      block_.sync();
+      store_staged(block_, state_, slice);
+    }
+    block_.sync();  // the next slice overwrites what these read
+    finish_peers(slice);
     return true;
   }
+
+  // ---- passes ----
 
   /// Sets the pass's fields that do not depend on peers: own contribution, target, arithmetic.
   PLEXUS_DEVICE void begin_pass(const Slice& slice) {
@@ -396,6 +410,7 @@ class Interpreter {
     pass.control = work.control;
     pass.hash = work.call.hash;
     pass.size_bytes = slice.size_bytes;
+    pass.taken = 0;
     pass.operand_count = receives;
     pass.scaled = Pass::kUnscaled;
     pass.scalar_bits = work.op.scalar_bits;
@@ -419,11 +434,6 @@ class Interpreter {
     }
   }
 
-  PLEXUS_DEVICE static uint32_t own_position(const Step& step) {
-    return static_cast<uint32_t>(step.own_position < step.receives ? step.own_position
-                                                                   : step.receives);
-  }
-
   // ---- receiving ----
 
   /// Waits for arrival `number` of the step, checks it, and makes it an operand.
@@ -431,25 +441,21 @@ class Interpreter {
     const DeviceRecv& end = state_.recvs[number];
     const bool after_own = slice.source != nullptr && number >= own_position(state_.step);
     Operand& operand = state_.pass.operands[number + (after_own ? 1 : 0)];
-    return by_lines(state_.work, end.lines) ? begin_receive_lines(slice, index, end, operand)
-                                            : begin_receive_slot(slice, index, end, operand);
+    if (!by_lines(state_.work, end.lines)) {
+      return begin_receive_slot(slice, index, end, operand);
+    }
+    const Protocol protocol = state_.work.protocol;
+    operand = {end.lines + lines_offset(protocol, end.step), carrier_of(protocol),
+               flag_of_step(end.step)};
+    return check_lines(slice, index, end);
   }
 
-  PLEXUS_DEVICE bool begin_receive_lines(const Slice& slice,
-                                         uint32_t index,
-                                         const DeviceRecv& end,
-                                         Operand& operand) {
+  /// Waits for the word with the call's hash of a message in lines.
+  PLEXUS_DEVICE bool check_lines(const Slice& slice, uint32_t index, const DeviceRecv& end) {
     const DeviceWork& work = state_.work;
     const Protocol protocol = work.protocol;
     const std::byte* const lines = end.lines + lines_offset(protocol, end.step);
     const uint32_t flag = flag_of_step(end.step);
-    operand = {lines, carrier_of(protocol), flag};
-    if (slice.staged) {
-      const uint32_t number = static_cast<uint32_t>(&end - state_.recvs);
-      operand = {
-          reinterpret_cast<const std::byte*>(state_.arrived + number * units_of(slice.size_bytes)),
-          Carrier::kMemory, 0};
-    }
     if (lines_of(protocol, slice.size_bytes) == 0) {
       return true;  // an empty LL128 message has no line
     }
@@ -516,7 +522,13 @@ class Interpreter {
   PLEXUS_DEVICE void finish_receive(uint32_t number) {
     DeviceRecv& end = state_.recvs[number];
     ++end.step;
-    store_release(word_of(&end.fifo->taken), end.step);  // pairs with await_taken() of the sender
+    uint64_t* const taken = word_of(&end.fifo->taken);
+    if (state_.work.protocol == Protocol::kLL && end.lines != nullptr) {
+      // Whether this is reached depends on all loads of the slot's words, by is_stopped_anywhere().
+      store_dependent(taken, end.step);
+    } else {
+      store_release(taken, end.step);  // pairs with await_taken() of the sender
+    }
   }
 
   /// Records the failure, unless another block was first, and stops the work.
@@ -541,47 +553,40 @@ class Interpreter {
 
   // ---- sending ----
 
-  PLEXUS_DEVICE void begin_message(DeviceSend& end) {
-    const CallRecord& call = state_.work.call;
-    if (end.told != call.sequence + 1) {
-      tell_call(*end.fifo, call);
-      end.told = call.sequence + 1;
+  /// Waits for a free slot for lines, and stores the call's hash in it if nothing else does.
+  PLEXUS_DEVICE bool begin_lines(DeviceSend& end) {
+    if (!begin_slot(end)) {
+      return false;
     }
-    if (end.lines != nullptr && needs_cleaning(end.step, kSlots)) {
-      clean(end);
+    const DeviceWork& work = state_.work;
+    if (work.protocol == Protocol::kLL) {
+      store_relaxed(reinterpret_cast<uint64_t*>(end.lines + lines_offset(Protocol::kLL, end.step)),
+                    line_word(work.call.hash, flag_of_step(end.step)));
     }
+    return true;
   }
-  PLEXUS_DEVICE SlotHeader& fill_header(const DeviceSend& end, uint32_t size_bytes) {
-    const CallRecord& call = state_.work.call;
-    SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
-    slot.size_bytes = size_bytes;
-    slot.call_hash = call.hash;
-    slot.call = record_of_call(call.sequence);
-    return slot;
+  PLEXUS_DEVICE bool begin_slot(DeviceSend& end) {
+    if (end.step >= kSlots && !await_taken(state_.work, end, end.step - kSlots + 1)) {
+      return false;
+    }
+    begin_message(state_.work, end);
+    return true;
   }
 
   /// Waits for a free slot and makes it a target, or stores the value's address in it.
   PLEXUS_DEVICE bool begin_send(const Slice& slice, uint32_t index, uint32_t number) {
     const DeviceWork& work = state_.work;
     DeviceSend& end = state_.sends[number];
-    if (end.step >= kSlots && !await_taken(work, end, end.step - kSlots + 1)) {
-      return false;
-    }
-    begin_message(end);
     Target& target = state_.pass.targets[1 + number];
     if (by_lines(work, end.lines)) {
-      std::byte* const lines = end.lines + lines_offset(work.protocol, end.step);
-      target = {lines, carrier_of(work.protocol), flag_of_step(end.step)};
-      if (work.protocol == Protocol::kLL) {
-        store_relaxed(reinterpret_cast<uint64_t*>(lines), line_word(work.call.hash, target.flag));
-      }
-      if (slice.staged) {  // the first of them makes the value for all
-        target = {number == 0 ? reinterpret_cast<std::byte*>(state_.value) : nullptr,
-                  Carrier::kMemory, 0};
-      }
-      return true;
+      target = {end.lines + lines_offset(work.protocol, end.step), carrier_of(work.protocol),
+                flag_of_step(end.step)};
+      return begin_lines(end);
     }
-    SlotHeader& slot = fill_header(end, slice.before_bytes + slice.size_bytes);
+    if (!begin_slot(end)) {
+      return false;
+    }
+    SlotHeader& slot = fill_header(state_.work, end, slice.before_bytes + slice.size_bytes);
     if (slice.delivers && end.by_address != 0) {
       return true;  // begin_delivery() does the rest
     }
@@ -602,10 +607,6 @@ class Interpreter {
     }
     target = {bytes + slice.before_bytes, Carrier::kMemory, 0};
     return true;
-  }
-
-  [[nodiscard]] PLEXUS_DEVICE static bool fits_header(const Slice& slice, const DeviceSend& end) {
-    return slice.is_alone() && slice.size_bytes <= end.inline_bytes_max;
   }
 
   PLEXUS_DEVICE void send_address(const std::byte* mapped, uint32_t number) {

@@ -41,6 +41,7 @@ struct Pass {
   uint32_t divisor;  // 0: the value is not divided
   uint32_t hash;     // the call's: part of LL128's last word
   uint32_t size_bytes;
+  mutable uint32_t taken;  // bytes of a long slice that warps have taken, see move_bytes()
 };
 
 PLEXUS_DEVICE inline bool is_stopped(const DeviceControl& control) {
@@ -307,10 +308,19 @@ PLEXUS_DEVICE_NOINLINE bool move_bytes(const Block& block, const Pass& pass) {
   constexpr uint32_t kMask = sizeof(Vector) - 1;
   const uint32_t head = bytes_before_vectors(pass);
   const uint32_t end = head + ((pass.size_bytes - head) & ~kMask);
-  const uint32_t stride = block.threads() * uint32_t{sizeof(Vector)};
-  uint32_t at = head + block.thread() * uint32_t{sizeof(Vector)};
-  for (; at < end; at += kVectorsInFlight * stride) {
-    pass_vectors<Ops>(pass, at, end, stride);
+  // Warps are not equally fast: of a long slice each takes a piece when it is through with the one
+  // before, of a short one they have equal shares.
+  constexpr uint32_t kRounds = 4;
+  const bool is_long =
+      end - head >= kRounds * kVectorsInFlight * block.threads() * uint32_t{sizeof(Vector)};
+  const uint32_t number = is_long ? block.lane() : block.thread();
+  const uint32_t stride = (is_long ? block.lanes() : block.threads()) * uint32_t{sizeof(Vector)};
+  const uint32_t piece = kVectorsInFlight * stride;
+  uint32_t at = head + (is_long ? block.share(block.take(&pass.taken, piece)) : 0);
+  while (at < end) {
+    const uint32_t next = is_long ? block.take(&pass.taken, piece) : at + piece;
+    pass_vectors<Ops>(pass, at + number * uint32_t{sizeof(Vector)}, end, stride);
+    at = is_long ? head + block.share(next) : next;
   }
   return pass_units<Ops>(block, pass, head, end);
 }
@@ -329,59 +339,94 @@ constexpr DataType without_sign(DataType type) {
   }
 }
 
-template <class Block>
-using PassFunction = bool (*)(const Block&, const Pass&);
+/// Whether the value of the pass is its one operand.
+PLEXUS_DEVICE inline bool copies(const Pass& pass) {
+  return pass.operand_count == 1 && pass.scaled == Pass::kUnscaled && pass.divisor == 0;
+}
 
-template <DataType type, class Block>
-PLEXUS_DEVICE PassFunction<Block> find_pass_of(const Pass& pass, ReduceKind kind) {
+/// What find_pass() finds: a whole pass...
+template <class Block>
+struct Move {
+  using Function = bool (*)(const Block&, const Pass&);
+  template <class Ops>
+  PLEXUS_DEVICE static Function of() {
+    return &move_bytes<Ops, Block>;
+  }
+};
+/// ... or the value of one unit, whose operands are `stride` units apart.
+template <class Ops>
+PLEXUS_DEVICE_NOINLINE uint64_t combine_units(const uint64_t* first,
+                                              uint32_t stride,
+                                              const Pass& pass) {
+  uint64_t value = 0;
+  for (uint32_t i = 0; i < pass.operand_count; ++i) {
+    uint64_t next = first[uint64_t{i} * stride];
+    if constexpr (Ops::kIsExtended) {
+      next = i == pass.scaled ? Ops::scale(next, pass.scalar_bits) : next;
+    }
+    value = i == 0 ? next : Ops::combine(value, next);
+  }
+  if constexpr (Ops::kIsExtended) {
+    value = pass.divisor != 0 ? Ops::divide(value, pass.divisor) : value;
+  }
+  return value;
+}
+struct Combine {
+  using Function = uint64_t (*)(const uint64_t*, uint32_t, const Pass&);
+  template <class Ops>
+  PLEXUS_DEVICE static Function of() {
+    return &combine_units<Ops>;
+  }
+};
+
+template <class Found, DataType type>
+PLEXUS_DEVICE typename Found::Function find_pass_of(const Pass& pass, ReduceKind kind) {
   constexpr DataType kUnsigned = without_sign(type);
   if (pass.scaled != Pass::kUnscaled || pass.divisor != 0) {
-    return &move_bytes<ExtendedSum<type>, Block>;
+    return Found::template of<ExtendedSum<type>>();
   }
   switch (kind) {
     case ReduceKind::kProd:
-      return &move_bytes<Combining<kUnsigned, ReduceKind::kProd>, Block>;
+      return Found::template of<Combining<kUnsigned, ReduceKind::kProd>>();
     case ReduceKind::kMax:
-      return &move_bytes<Combining<type, ReduceKind::kMax>, Block>;
+      return Found::template of<Combining<type, ReduceKind::kMax>>();
     case ReduceKind::kMin:
-      return &move_bytes<Combining<type, ReduceKind::kMin>, Block>;
+      return Found::template of<Combining<type, ReduceKind::kMin>>();
     case ReduceKind::kSum:
     case ReduceKind::kNone:
       break;
   }
-  return &move_bytes<Combining<kUnsigned, ReduceKind::kSum>, Block>;
+  return Found::template of<Combining<kUnsigned, ReduceKind::kSum>>();
 }
 
-template <class Block>
-PLEXUS_DEVICE PassFunction<Block> find_pass(const Pass& pass, DataType type, ReduceKind kind) {
-  if (pass.operand_count == 1 && pass.scaled == Pass::kUnscaled && pass.divisor == 0) {
-    return &move_bytes<Copying, Block>;
-  }
+/// Not for passes that copy.
+template <class Found>
+PLEXUS_DEVICE typename Found::Function find_pass(const Pass& pass, DataType type, ReduceKind kind) {
   switch (type) {
     case DataType::kInt8:
-      return find_pass_of<DataType::kInt8, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kInt8>(pass, kind);
     case DataType::kUint8:
-      return find_pass_of<DataType::kUint8, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kUint8>(pass, kind);
     case DataType::kInt32:
-      return find_pass_of<DataType::kInt32, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kInt32>(pass, kind);
     case DataType::kUint32:
-      return find_pass_of<DataType::kUint32, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kUint32>(pass, kind);
     case DataType::kInt64:
-      return find_pass_of<DataType::kInt64, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kInt64>(pass, kind);
     case DataType::kUint64:
-      return find_pass_of<DataType::kUint64, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kUint64>(pass, kind);
     case DataType::kFloat16:
-      return find_pass_of<DataType::kFloat16, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kFloat16>(pass, kind);
     case DataType::kFloat32:
-      return find_pass_of<DataType::kFloat32, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kFloat32>(pass, kind);
     case DataType::kFloat64:
-      return find_pass_of<DataType::kFloat64, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kFloat64>(pass, kind);
     case DataType::kBfloat16:
-      return find_pass_of<DataType::kBfloat16, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kBfloat16>(pass, kind);
     case DataType::kFloat8e4m3:
-      return find_pass_of<DataType::kFloat8e4m3, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kFloat8e4m3>(pass, kind);
     case DataType::kFloat8e5m2:
-      return find_pass_of<DataType::kFloat8e5m2, Block>(pass, kind);
+      return find_pass_of<Found, DataType::kFloat8e5m2>(pass, kind);
   }
   return nullptr;
 }
@@ -394,13 +439,31 @@ PLEXUS_DEVICE inline bool is_in_place(const Pass& pass) {
          pass.scaled == Pass::kUnscaled;
 }
 
+/// A value that is where it was, and whose address went to all peers.
+PLEXUS_DEVICE inline bool stores_nothing(const Pass& pass) {
+  if (!copies(pass) || pass.operands[0].carrier != Carrier::kMemory) {
+    return false;
+  }
+  for (uint32_t i = 0; i < pass.target_count; ++i) {
+    if (pass.targets[i].bytes != nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
 /// Runs the pass; false: the work was stopped. The body is called through a pointer: if the
 /// compiler saw the callee, it would give the kernel one stack frame for all bodies together.
 template <class Block>
 PLEXUS_DEVICE bool run_pass(const Block& block, const Pass& pass, DataType type, ReduceKind kind) {
   // Warps without work in a small message skip the call.
-  return block.thread() * kUnitBytes >= pass.size_bytes + kUnitBytes || is_in_place(pass) ||
-         find_pass<Block>(pass, type, kind)(block, pass);
+  if (block.thread() * kUnitBytes >= pass.size_bytes + kUnitBytes || is_in_place(pass) ||
+      stores_nothing(pass)) {
+    return true;
+  }
+  const auto move =
+      copies(pass) ? Move<Block>::template of<Copying>() : find_pass<Move<Block>>(pass, type, kind);
+  return move(block, pass);
 }
 
 }  // namespace plexus

@@ -6,6 +6,7 @@
 //
 //   gpu_measure             a few sizes as the library does them
 //   gpu_measure sweep       more sizes; algorithms, protocols and channels given
+//   gpu_measure grid        short messages: us by algorithm, protocol and size
 //   gpu_measure copy|sum|small   one call, for a profiler: broadcast of 256 MiB on 2 ranks,
 //   all_reduce of
 //                           256 MiB on 8, of 8 bytes on 8
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "tests/device/job.hpp"
@@ -25,11 +27,14 @@ namespace {
 constexpr double kFloorMax = 1.45;    // relative to the floor of an all_reduce
 constexpr double kLatencyMax = 2.00;  // relative to an empty kernel
 
-/// Microseconds per call for `calls` calls of `start`, until `wait` returns.
+constexpr size_t kGridBytes[] = {8, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
+
+/// Microseconds per call for `calls` calls of `start`, until `wait` returns; after as many that are
+/// not measured, which take what is needed for so many calls in flight.
 double measure_us(int calls,
                   const std::function<void()>& start,
                   const std::function<void()>& wait) {
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < std::max(calls, 3); ++i) {
     start();
   }
   wait();
@@ -259,6 +264,50 @@ void sweep_latency() {
   }
 }
 
+/// A row of microseconds; "": the library's own choice, which is printed.
+void grid_row(int nranks, const char* algorithm, const char* protocol) {
+  std::optional<Setting> given;
+  std::optional<Setting> spoken;
+  const bool is_free = *algorithm == '\0';
+  if (!is_free) {
+    given.emplace("NCCL_ALGO", algorithm);
+    spoken.emplace("NCCL_PROTO", protocol);
+  }
+  Ranks ranks(nranks);
+  std::printf("| %s | %s |", is_free ? "(own choice)" : algorithm, protocol);
+  for (const size_t size_bytes : kGridBytes) {
+    const size_t count = size_bytes / sizeof(float);
+    const auto buffers = ranks.buffers(count);
+    const double us = measure_us(
+        machine().is_software() ? 1 : 20, [&] { ranks.all_reduce(buffers, count, true); },
+        [&] { ranks.wait(); });
+    std::printf(" %.1f", us);
+    if (is_free) {
+      const Choice choice = last_choice(ranks.job().comm(0));
+      std::printf(" %s %s %d", choice.algorithm, choice.protocol, choice.channels);
+    }
+    std::printf(" |");
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void measure_grid(int nranks) {
+  std::printf("\nall_reduce of %d ranks of one process on one device, us by bytes\n\n", nranks);
+  std::printf("| algorithm | protocol |");
+  for (const size_t size_bytes : kGridBytes) {
+    std::printf(" %zu |", size_bytes);
+  }
+  std::printf("\n|---|---|---|---|---|---|---|---|---|\n");
+  grid_row(nranks, "", "");
+  for (const char* const algorithm :
+       {"allpairs", "doubling", "quadrupling", "twoshot", "tree", "ring"}) {
+    for (const char* const protocol : {"LL", "LL128", "Simple"}) {
+      grid_row(nranks, algorithm, protocol);
+    }
+  }
+}
+
 /// One call after another of the same shape, so that the profiled one connects nothing.
 void call_twice(std::string_view what) {
   Ranks ranks(what == "copy" ? 2 : 8);
@@ -284,6 +333,11 @@ int measure(std::string_view what) {
   std::printf("machine: %s\n", machine().name().c_str());
   if (what == "copy" || what == "sum" || what == "small") {
     call_twice(what);
+    return 0;
+  }
+  if (what == "grid") {
+    measure_grid(8);
+    measure_grid(2);
     return 0;
   }
   const double copied = copy_rate(megabytes(1024), 20);

@@ -40,6 +40,12 @@ class HostBlock {
     sync();
     return said;
   }
+  [[nodiscard]] static uint32_t lanes() { return 1; }
+  [[nodiscard]] static uint32_t lane() { return 0; }
+  [[nodiscard]] static uint32_t take(uint32_t* counter, uint32_t amount) {
+    return std::atomic_ref(*counter).fetch_add(amount);
+  }
+  [[nodiscard]] static uint32_t share(uint32_t value) { return value; }
 
  private:
   uint32_t thread_;
