@@ -21,6 +21,7 @@
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/split.hpp"
+#include "core/comm/suspend.hpp"
 #include "core/job/meet.hpp"
 
 using plexus::check_config;
@@ -372,6 +373,50 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) 
                   revokeFlags);
     }
     return plexus::revoke(*visit);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags)) {
+  return guard_in_group([&]() -> Result<void> {
+    PLEXUS_TRY(visit, enter(comm));
+    if (flags != NCCL_SUSPEND_MEM) {
+      return fail(Code::kInvalidArgument, "flags is {}, only NCCL_SUSPEND_MEM is defined", flags);
+    }
+    return plexus::suspend(*visit);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommResume, (ncclComm_t comm)) {
+  return guard_in_group([&]() -> Result<void> {
+    PLEXUS_TRY(visit, enter(comm));
+    return plexus::resume(*visit);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclCommMemStats,
+              (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(visit, enter(comm));
+    PLEXUS_TRY(check_pointer(value, "value"));
+    PLEXUS_TRY(held, plexus::measure_memory(*visit));
+    switch (stat) {
+      case ncclStatGpuMemSuspend:
+        *value = held.suspendable;
+        return ok();
+      case ncclStatGpuMemSuspended:
+        *value = held.is_suspended ? 1 : 0;
+        return ok();
+      case ncclStatGpuMemPersist:
+        *value = held.lasting;
+        return ok();
+      case ncclStatGpuMemTotal:
+        *value = held.suspendable + held.lasting;
+        return ok();
+      default:
+        return fail(Code::kInvalidArgument, "stat is {}, which is no ncclCommMemStat_t",
+                    static_cast<int>(stat));
+    }
   });
 }
 

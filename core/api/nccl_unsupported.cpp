@@ -15,7 +15,6 @@ ncclResult_t unsupported(const char* function, const char* why) {
 constexpr const char* kDeviceApi =
     "NCCL's device API (kernels of the user that communicate) is not implemented, on GPU ranks "
     "neither; use the host API";
-constexpr const char* kSuspend = "no rank gives back memory while its communicator lives";
 
 /// What functions that make teams return by value.
 struct Team {
@@ -31,11 +30,6 @@ struct Team {
 #define PLEXUS_UNSUPPORTED(name, arguments, why) \
   PLEXUS_PUBLIC(ncclResult_t, name, arguments) { return plexus::unsupported(#name, plexus::why); }
 
-PLEXUS_UNSUPPORTED(ncclCommSuspend, (ncclComm_t /*comm*/, int /*flags*/), kSuspend)
-PLEXUS_UNSUPPORTED(ncclCommResume, (ncclComm_t /*comm*/), kSuspend)
-PLEXUS_UNSUPPORTED(ncclCommMemStats,
-                   (ncclComm_t /*comm*/, ncclCommMemStat_t /*stat*/, uint64_t* /*value*/),
-                   kSuspend)
 PLEXUS_UNSUPPORTED(ncclDevCommCreate, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclDevCommDestroy, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclGetMultimemDevicePointer, (), kDeviceApi)

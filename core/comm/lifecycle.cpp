@@ -152,6 +152,9 @@ bool is_finalized(const Communicator& comm) noexcept {
   return comm.finalized.load(std::memory_order_relaxed);
 }
 
+/// Of one that is ready.
+bool is_suspended(Communicator& comm) noexcept { return comm.runner().is_released(); }
+
 }  // namespace
 
 Code async_error(Communicator& comm) noexcept {
@@ -171,7 +174,7 @@ Result<void> check_usable(Communicator& comm) noexcept {
   const Code state = comm.state();
   const bool goes_on = state == Code::kSuccess || comm.has_survived();
   if (goes_on && !is_revoked(comm) && !is_finalized(comm)) {
-    return ok();
+    return is_suspended(comm) ? Result<void>(fail(Code::kInvalidUsage, "{}", kSuspended)) : ok();
   }
   if (is_revoked(comm)) {
     return fail(Code::kInvalidUsage,

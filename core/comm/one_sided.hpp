@@ -72,6 +72,10 @@ class OneSided {
 
   [[nodiscard]] uint32_t contexts() const noexcept { return options_.contexts; }
   [[nodiscard]] uint32_t signals() const noexcept { return options_.signals; }
+  /// Of the counters of signals.
+  [[nodiscard]] size_t held_bytes() const noexcept {
+    return has_signals() ? signals_.mapped_bytes() : 0;
+  }
   /// Signals can be used: eagerly, or there was a window.
   [[nodiscard]] bool has_signals() const noexcept {
     return has_signals_.load(std::memory_order_acquire);

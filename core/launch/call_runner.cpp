@@ -30,6 +30,9 @@ Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
   if (Plan* const found = plans_.find(tasks); found != nullptr) {
     return found;
   }
+  if (is_released_) {
+    return fail(Code::kInvalidUsage, "{}", kSuspended);
+  }
   PLEXUS_TRY(answer, learning_.find(tasks, [this] { wait_submitted(); }));
   if (answer.course == nullptr) {
     return plans_.build(context_.plans, tasks, answer.made.has_value() ? &*answer.made : nullptr);

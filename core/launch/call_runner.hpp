@@ -42,6 +42,9 @@ struct LaunchContext {
   std::function<Result<bool>()> change = {};
 };
 
+inline constexpr const char* kSuspended =
+    "the communicator is suspended: only ncclCommResume, ncclCommFinalize and its end are possible";
+
 class CallRunner {
  public:
   explicit CallRunner(const LaunchContext& context)
@@ -66,6 +69,16 @@ class CallRunner {
   /// A plan for `tasks` (all of this communicator), there until the next call. A failure leaves
   /// nothing behind.
   Result<Plan*> find_plan(std::span<const Task> tasks);
+  /// Gives up all plans; find_plan() fails until restore(). False: a graph holds one.
+  [[nodiscard]] bool release() noexcept {
+    is_released_ = plans_.release();
+    course_ = nullptr;
+    return is_released_;
+  }
+  void restore() noexcept { is_released_ = false; }
+  [[nodiscard]] bool is_released() const noexcept { return is_released_; }
+  /// Of what plans compute in.
+  [[nodiscard]] size_t held_bytes() const noexcept { return plans_.held_bytes(); }
   /// The one that find_plan() gave last.
   [[nodiscard]] Plan* newest_plan() const noexcept { return plans_.newest(); }
   /// The tuner's time for `tasks` without running them; nullopt: it has none for one of them. Of
@@ -128,6 +141,7 @@ class CallRunner {
   Learning learning_;
   Course* course_ = nullptr;  // of the newest plan, if that is of a trial
   PlanCache plans_;
+  bool is_released_ = false;
   DeviceOrder order_;
   Engine engine_;
   std::atomic<int> submitted_{0};

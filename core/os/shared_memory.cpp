@@ -214,6 +214,10 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   return *this;
 }
 
+size_t SharedMemory::mapped_bytes() const noexcept {
+  return mapping_ == nullptr ? 0 : kPage + size_bytes_;
+}
+
 std::byte* SharedMemory::data() const noexcept {
   return mapping_ == nullptr ? nullptr : mapping_ + kPage;
 }

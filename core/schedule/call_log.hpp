@@ -37,6 +37,17 @@ class CallLog {
     const auto* const counters = counters_.load(std::memory_order_acquire);
     return counters == nullptr ? 0 : counters[index(key)].load(std::memory_order_relaxed);
   }
+  /// Messages sent less messages received: over all ranks 0, unless some are still to be received.
+  [[nodiscard]] int64_t unpaired() const noexcept {
+    int64_t sum = 0;
+    for (int peer = 0; peer < nranks_; ++peer) {
+      for (const bool of_vector : {false, true}) {
+        sum += static_cast<int64_t>(messages({peer, true, of_vector})) -
+               static_cast<int64_t>(messages({peer, false, of_vector}));
+      }
+    }
+    return sum;
+  }
   /// Number of calls of either kind.
   [[nodiscard]] uint64_t calls() const noexcept {
     return collectives() + messages_.load(std::memory_order_acquire);

@@ -690,6 +690,26 @@ void PlanCache::forget() noexcept {
   }
 }
 
+bool PlanCache::release() noexcept {
+  const bool is_free = std::all_of(plans_.begin(), plans_.end(), [](const auto& plan) {
+    return !plan->busy && plan->launches == 0;
+  });
+  if (is_free) {
+    plans_.clear();
+  }
+  return is_free;
+}
+
+size_t PlanCache::held_bytes() const noexcept {
+  size_t sum = 0;
+  for (const auto& plan : plans_) {
+    for (const Plan::ItemTask& entry : plan->items_) {
+      sum += entry.item->work.scratch.size();
+    }
+  }
+  return sum;
+}
+
 Plan* PlanCache::find(std::span<const Task> tasks, uint64_t trial) noexcept {
   return find_if([&](const Plan& plan) { return plan.fits(tasks, trial); });
 }

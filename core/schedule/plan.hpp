@@ -173,6 +173,10 @@ class PlanCache {
   }
   /// What the plans were chosen by has changed: none of them is found from now on.
   void forget() noexcept;
+  /// Forgets the plans. False: one is busy or in a graph, and all are kept.
+  [[nodiscard]] bool release() noexcept;
+  /// Of the plans' scratch memory.
+  [[nodiscard]] size_t held_bytes() const noexcept;
   /// The one that was found or built last; nullptr: none yet.
   [[nodiscard]] Plan* newest() const noexcept {
     return plans_.empty() ? nullptr : plans_.front().get();

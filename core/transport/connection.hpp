@@ -4,6 +4,7 @@
 // the end of a CUDA rank, whose slots kernels use. Each transport derives its ends from these.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -110,6 +111,11 @@ class ConnectionEnd {
   /// Borrowed; null: nobody listens (the normal case, one branch per message).
   virtual void observe(StepObserver* /*observer*/) {}
 
+  /// Of the slots that this end made. Threads: any.
+  [[nodiscard]] size_t held_bytes() const noexcept {
+    return held_bytes_.load(std::memory_order_relaxed);
+  }
+
   [[nodiscard]] const ConnectionKey& key() const noexcept { return id_.key; }
   /// For error messages: the transport and its route; "a connection that is being made".
   [[nodiscard]] std::string describe_route() const {
@@ -127,6 +133,9 @@ class ConnectionEnd {
   /// The transport and its route, for the log: "shm", "net/Socket 0 (eth0) > 0 (eth0)".
   [[nodiscard]] virtual std::string route() const = 0;
 
+  void hold(size_t size_bytes) noexcept {
+    held_bytes_.store(size_bytes, std::memory_order_relaxed);
+  }
   [[nodiscard]] uint64_t group() const noexcept { return id_.group; }
   [[nodiscard]] int rank() const noexcept { return id_.rank; }
 
@@ -135,6 +144,7 @@ class ConnectionEnd {
 
  private:
   bool connected_ = false;
+  std::atomic<size_t> held_bytes_{0};
   EndId id_;
 };
 

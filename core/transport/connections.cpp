@@ -87,18 +87,40 @@ DeviceEnd& ConnectionSet::find_or_make_on_device(const ConnectionKey& key) {
   return find_or_make(on_device_, key, &TransportRow::make_on_device);
 }
 
-void ConnectionSet::settle(Deadline end) noexcept {
-  std::vector<ConnectionEnd*> pumps;
-  const auto add = [&pumps](const auto& ends) {
-    for (const auto& [key, each] : ends) {
-      if (each->connected() && each->has_pump()) {
-        pumps.push_back(each.get());
-      }
+template <class Visit>
+void ConnectionSet::for_each(const Visit& visit) const {
+  const auto visit_all = [&visit](const auto& ends) {
+    for (const auto& [key, end] : ends) {
+      visit(*end);
     }
   };
-  add(sends_);
-  add(recvs_);
-  add(on_device_);
+  visit_all(sends_);
+  visit_all(recvs_);
+  visit_all(on_device_);
+}
+
+void ConnectionSet::close() {
+  sends_.clear();
+  recvs_.clear();
+  on_device_.clear();
+  shared_.channels.clear();
+  context_.rendezvous->withdraw(context_.group, context_.rank);
+  ++context_.life;
+}
+
+size_t ConnectionSet::held_bytes() const noexcept {
+  size_t sum = 0;
+  for_each([&sum](const ConnectionEnd& end) { sum += end.held_bytes(); });
+  return sum;
+}
+
+void ConnectionSet::settle(Deadline end) noexcept {
+  std::vector<ConnectionEnd*> pumps;
+  for_each([&pumps](ConnectionEnd& each) {
+    if (each.connected() && each.has_pump()) {
+      pumps.push_back(&each);
+    }
+  });
   const auto settled = [](const ConnectionEnd* each) { return each->settled(); };
   while (!std::all_of(pumps.begin(), pumps.end(), settled) && !end.expired()) {
     for (ConnectionEnd* const each : pumps) {

@@ -29,10 +29,16 @@ class ConnectionSet {
   /// Pumps until all messages of calls that are over have arrived, or `end`. Errors end it too:
   /// what is lost is then the peer's to report.
   void settle(Deadline end) noexcept;
+  /// Closes all ends, which nothing uses any more on either side. New ones may be made afterwards.
+  void close();
+  /// Of the slots that this rank's ends made. Threads: the one that plans.
+  [[nodiscard]] size_t held_bytes() const noexcept;
 
  private:
   template <class End>
   using Ends = std::map<ConnectionKey, std::unique_ptr<End>>;
+  template <class Visit>
+  void for_each(const Visit& visit) const;
   template <class End, class Make>
   End& find_or_make(Ends<End>& ends, const ConnectionKey& key, Make make);
   [[nodiscard]] const PeerInfo& mine() const;

@@ -13,7 +13,8 @@ enum class ControlTag : uint64_t {
   kHandle,     // of a connection's receiver: where it can be reached. Numbers: ConnectionKey::index
   kNetAnswer,  // of a connection's sender over a network, to that. Likewise
   kNetAccept,  // of its receiver, which has accepted. Likewise
-  kXdc,        // of a connection between datacenters: 2 * index + 1 to the receiver, else 2 * index
+  // of a connection between datacenters: life << 28 | 2 * index, + 1 to the receiver
+  kXdc,
   kMapping,    // memory that the ranks map from each other. Number 0
   kCollnet,    // of a network that reduces: network << 32 | index
   kLinkFacts,  // what the ranks know of links between datacenters. Number 0

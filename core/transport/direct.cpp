@@ -16,6 +16,7 @@ Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride, const F
   std::shared_ptr<LocalFifo> fifo(new LocalFifo());
   fifo->home_ = home;
   const size_t size_bytes = fifo_memory_bytes(home.slots_later ? 0 : slot_stride);
+  fifo->held_bytes_.store(size_bytes, std::memory_order_relaxed);
   if (home.device >= 0) {
     PLEXUS_TRY(on_device, allocate_lasting(*home.runtime, home.device, size_bytes));
     fifo->on_device_ = std::move(on_device);
@@ -49,6 +50,7 @@ Result<std::byte*> LocalFifo::make_slots(size_t slot_stride) {
   if (slots_ == nullptr) {
     PLEXUS_TRY(made, allocate_lasting(*home_.runtime, home_.device, kSlots * slot_stride));
     slots_ = std::move(made);
+    held_bytes_.fetch_add(kSlots * slot_stride, std::memory_order_relaxed);
   }
   return slots_.get();
 }
@@ -98,6 +100,15 @@ void LocalRendezvous::leave(uint64_t group, int rank, int local_ranks) {
   });
 }
 
+void LocalRendezvous::withdraw(uint64_t group, int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto at = groups_.find(group);
+  if (at != groups_.end()) {
+    std::erase_if(at->second.waiting,
+                  [&](const auto& entry) { return entry.second.maker == rank; });
+  }
+}
+
 size_t LocalRendezvous::groups() const {
   const std::lock_guard lock(mutex_);
   return groups_.size();
@@ -127,6 +138,9 @@ class DirectEnd : public End {
       return false;  // for ever: who waits long learns that the peer has left
     }
     fifo_ = std::move(fifo);
+    if (!this->key().sends) {  // so that one of the two counts it
+      this->hold(fifo_->held_bytes());
+    }
     PLEXUS_TRY(offer_slots());
     return true;
   }

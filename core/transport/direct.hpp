@@ -4,6 +4,7 @@
 // CUDA ranks that reach each other lies on the receiver's device.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -37,11 +38,16 @@ class LocalFifo {
   Result<std::byte*> show_to_devices(DeviceRuntime& runtime, int device);
   /// The data areas, if they come later.
   Result<std::byte*> make_slots(size_t slot_stride);
+  /// Of all of its memory.
+  [[nodiscard]] size_t held_bytes() const noexcept {
+    return held_bytes_.load(std::memory_order_relaxed);
+  }
 
  private:
   LocalFifo() = default;
   std::byte* memory_ = nullptr;
   size_t size_bytes_ = 0;
+  std::atomic<size_t> held_bytes_{0};
   FifoHome home_;
   std::mutex mutex_;
   DeviceMemory on_device_;  // guarded by mutex_; goes before what it registers
@@ -70,6 +76,8 @@ class LocalRendezvous {
   /// `rank` will not come any more. `local_ranks`: how many ranks of the group are in this process;
   /// when all have left, nothing of the group is kept.
   void leave(uint64_t group, int rank, int local_ranks);
+  /// What `rank` has made and its peers have not taken goes: they will not come for it.
+  void withdraw(uint64_t group, int rank);
   /// Groups of which something is kept.
   [[nodiscard]] size_t groups() const;
 

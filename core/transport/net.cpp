@@ -70,8 +70,12 @@ Result<void> NetPump::make_slots(Registrations& registrations, const Register& a
   return ok();
 }
 
+size_t NetPump::payloads_bytes() const noexcept {
+  return align_up(kSlots * options_.slot_bytes, kExportGranule);
+}
+
 Result<void> NetPump::make_payloads(Registrations& registrations, const Register& add) {
-  const size_t size_bytes = align_up(kSlots * options_.slot_bytes, kExportGranule);
+  const size_t size_bytes = payloads_bytes();
   PLEXUS_TRY(memory, allocate_device(*options_.runtime, options_.device, size_bytes));
   PLEXUS_TRY(registered, register_gpu_memory({.runtime = options_.runtime,
                                               .device = options_.device,

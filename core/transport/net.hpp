@@ -64,6 +64,9 @@ class NetPump : public Pump {
   using Options = NetEndOptions;
   [[nodiscard]] const PumpFifo& fifo() const noexcept { return fifo_; }
   [[nodiscard]] std::string route() const { return "net/" + options_.path.route; }
+  [[nodiscard]] size_t held_bytes() const noexcept {
+    return payloads_ == nullptr ? 0 : payloads_bytes();
+  }
 
  protected:
   /// A connection's registrations; they go before it.
@@ -75,6 +78,7 @@ class NetPump : public Pump {
     }
   };
   using Register = std::function<Result<NetMemory>(const plexus_net_region_t&)>;
+  [[nodiscard]] size_t payloads_bytes() const noexcept;
 
   NetPump(const ConnectionKey& key, NetEndOptions options);
   /// Makes and registers slots, for payloads on the GPU when the path says so and all agree.

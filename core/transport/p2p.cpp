@@ -52,6 +52,7 @@ Result<bool> P2pEnd::make_slots() {
   const size_t size_bytes = fifo_memory_bytes(slot_stride_);
   PLEXUS_TRY(slots, allocate_lasting(runtime_, device_, align_up(size_bytes, kExportGranule)));
   slots_ = std::move(slots);
+  hold(align_up(size_bytes, kExportGranule));
   PLEXUS_TRY(handle, runtime_.export_memory(device_, slots_.get()));
   ByteWriter writer;
   writer.put(SlotsOnDevice{size_bytes, handle});

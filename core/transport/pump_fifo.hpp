@@ -53,6 +53,10 @@ class PumpFifo {
   /// All slots together, in host memory.
   [[nodiscard]] size_t slots_bytes() const noexcept { return kSlots * slot_stride(); }
 
+  [[nodiscard]] size_t held_bytes() const noexcept {
+    return memory_ == nullptr ? 0 : memory_->held_bytes();
+  }
+
   // For a sending pump:
   /// True when the slot of `step` is filled, by the executor in this thread or by a kernel: pairs
   /// with its release.

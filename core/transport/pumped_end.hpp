@@ -29,6 +29,8 @@ class Pump {
   [[nodiscard]] bool settled() const noexcept { return true; }
   [[nodiscard]] bool seeks() const noexcept { return false; }
   [[nodiscard]] std::optional<HeldUp> held_up() const { return std::nullopt; }
+  /// Memory for messages outside `fifo`.
+  [[nodiscard]] size_t held_bytes() const noexcept { return 0; }
   void expect(uint64_t /*messages*/) noexcept {}
   void observe(StepObserver* /*observer*/) {}
   /// What of user memory a pump that sends can read without a copy through slots.
@@ -66,6 +68,7 @@ class PumpedEnd final : public End {
   }
   Result<bool> try_connect() override {
     PLEXUS_TRY(connected, pump_.progress_connect());
+    this->hold(pump_.fifo().held_bytes() + pump_.held_bytes());
     if (connected && !this->connected()) {
       const PumpFifo& fifo = pump_.fifo();
       if constexpr (std::is_same_v<End, SendEnd>) {

@@ -40,6 +40,7 @@ class ShmSlots {
   [[nodiscard]] std::byte* data() const { return memory_.data(); }
   [[nodiscard]] size_t slot_stride() const { return slot_stride_; }
   [[nodiscard]] uint64_t peers_process() const { return peers_process_; }
+  [[nodiscard]] size_t mapped_bytes() const { return memory_.mapped_bytes(); }
 
  private:
   Result<bool> make(const ConnectionKey& key) {
@@ -155,6 +156,7 @@ class ShmRecv final : public RecvEnd {
  private:
   Result<bool> try_connect() override {
     PLEXUS_TRY(connected, slots_.connect(key()));
+    hold(slots_.mapped_bytes());
     offer(RecvConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
                          {.peer = key().peer,
                           .slot_stride = slots_.slot_stride(),
@@ -186,6 +188,7 @@ class ShmOnDevice final : public DeviceEnd {
       PLEXUS_TRY(registration, register_host(runtime_, device_, slots_.data(),
                                              fifo_memory_bytes(slots_.slot_stride())));
       registration_ = std::move(registration);
+      hold(key().sends ? 0 : slots_.mapped_bytes());
       offer(view_for_devices(registration_.get(), slots_.slot_stride(), Reach::kNothing));
     }
     return connected;

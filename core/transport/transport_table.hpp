@@ -58,6 +58,7 @@ struct TransportContext {
   NetSet* nets = nullptr;                  // null: no rank needs a network
   RegisteredMemory* registered = nullptr;  // nullptr: networks send from their own memory only
   uint32_t slot_bytes = 0;
+  uint32_t life = 0;    // how often all connections were closed before: see ConnectionSet::close()
   bool attach = false;  // ranks of one host read each other's memory by system calls (agreed)
   DeviceRuntime* runtime = nullptr;  // not null when one of the ranks of this process is on CUDA
   /// nullopt: `peer` is in this rank's datacenter. Empty: there is one datacenter.

@@ -75,7 +75,11 @@ Result<void> XdcPump::make_memory(size_t messages) {
 
 /// A pair of ranks has two connections of one index, one each way: four lines of control messages.
 uint64_t XdcPump::tag(bool to_receiver) const {
-  return tag_of(ControlTag::kXdc, static_cast<uint64_t>(key_.index) << 1 | (to_receiver ? 1 : 0));
+  constexpr int kLifeAt = 28;
+  PLEXUS_DCHECK(key_.index >> (kLifeAt - 1) == 0, key_.index);
+  return tag_of(ControlTag::kXdc, uint64_t{options_.life} << kLifeAt |
+                                      static_cast<uint64_t>(key_.index) << 1 |
+                                      (to_receiver ? 1 : 0));
 }
 
 Result<void> XdcPump::post(Kind kind, uint64_t epoch, uint64_t count, const NetHandle& handle) {
@@ -170,6 +174,7 @@ std::unique_ptr<End> make_xdc_end(EndRequest& request) {
       XdcEndOptions{.exchange = context.exchange,
                     .paths = std::move(paths).value(),
                     .slot_bytes = context.slot_bytes,
+                    .life = context.life,
                     .window = window,
                     .sockets = sockets_of(window, context.slot_bytes),
                     .patience = patience_of(link, context.slot_bytes, context.xdc_patience),

@@ -53,6 +53,7 @@ struct XdcEndOptions {
   Exchange* exchange;
   std::vector<NetSet::Path> paths;  // at least one, the first is tried first
   uint32_t slot_bytes;
+  uint32_t life;     // TransportContext::life: messages of an earlier one may still come
   uint32_t window;   // messages that may be sent and not acknowledged, at least kSlots
   uint32_t sockets;  // connections that messages take turns over, at least 1; the same at both ends
   std::chrono::milliseconds patience;  // without a sign of life a link counts as lost
@@ -115,6 +116,7 @@ class XdcPump : public Pump {
   using Options = XdcEndOptions;
   [[nodiscard]] const PumpFifo& fifo() const noexcept { return fifo_; }
   [[nodiscard]] std::string route() const { return "xdc/" + path().route; }
+  [[nodiscard]] size_t held_bytes() const noexcept { return ring_messages_ * message_bytes_max(); }
 
  protected:
   enum class Kind : uint64_t { kListening, kAcks, kMove, kCalled, kTry, kReady, kSwitch };

@@ -2,7 +2,8 @@
 // What making a communicator of many ranks costs: processes with several ranks each, every process
 // a host of its own (NCCL_HOSTID). One line: time from the common start until the last rank has its
 // communicator, the largest resident memory and the most file descriptors of a process, and the
-// time of ncclCommSplit into halves and of ncclCommDestroy.
+// time of ncclCommSplit into halves, of ncclCommShrink by the ranks of the last process, of
+// ncclCommGrow by as many, and of ncclCommDestroy.
 //
 //   bench_control_plane PROCESSES RANKS_PER_PROCESS
 #include <algorithm>
@@ -33,10 +34,13 @@ using Clock = std::chrono::steady_clock;
 
 struct Shared {
   ncclUniqueId id;
+  ncclUniqueId grow_id;
   ProcessBarrier id_is_there;  // processes
   ProcessBarrier all;          // ranks
   std::atomic<int64_t> init_us{0};
   std::atomic<int64_t> split_us{0};
+  std::atomic<int64_t> shrink_us{0};
+  std::atomic<int64_t> grow_us{0};
   std::atomic<int64_t> destroy_us{0};
   std::atomic<int64_t> rss_kib{0};
   std::atomic<int64_t> descriptors{0};
@@ -59,7 +63,37 @@ void check(ncclResult_t result, const char* what) {
   }
 }
 
-void run_rank(Shared& shared, int rank, int nranks) {
+/// The first `nleft` ranks stay; the others join them anew.
+void shrink_and_grow(Shared& shared, ncclComm_t comm, int rank, int nranks, int nleft) {
+  std::vector<int> excluded;
+  for (int other = nleft; other < nranks; ++other) {
+    excluded.push_back(other);
+  }
+  const bool stays = rank < nleft;
+  ncclComm_t smaller = nullptr;
+  auto start = Clock::now();
+  if (stays) {
+    check(ncclCommShrink(comm, excluded.data(), nranks - nleft, &smaller, nullptr,
+                         NCCL_SHRINK_DEFAULT),
+          "ncclCommShrink");
+    raise(shared.shrink_us, since_us(start));
+  }
+  if (rank == 0) {
+    check(ncclCommGetUniqueId(smaller, &shared.grow_id), "ncclCommGetUniqueId");
+  }
+  shared.all.wait();
+  start = Clock::now();
+  ncclComm_t grown = nullptr;
+  check(ncclCommGrow(smaller, nranks, stays ? nullptr : &shared.grow_id, stays ? -1 : rank, &grown,
+                     nullptr),
+        "ncclCommGrow");
+  raise(shared.grow_us, since_us(start));
+  shared.all.wait();
+  check(ncclCommDestroy(smaller), "ncclCommDestroy");
+  check(ncclCommDestroy(grown), "ncclCommDestroy");
+}
+
+void run_rank(Shared& shared, int rank, int nranks, int nleft) {
   shared.all.wait();
   auto start = Clock::now();
   ncclComm_t comm = nullptr;
@@ -72,6 +106,10 @@ void run_rank(Shared& shared, int rank, int nranks) {
   ncclComm_t half = nullptr;
   check(ncclCommSplit(comm, rank % 2, rank, &half, nullptr), "ncclCommSplit");
   raise(shared.split_us, since_us(start));
+  shared.all.wait();
+  if (nleft > 0) {
+    shrink_and_grow(shared, comm, rank, nranks, nleft);
+  }
   shared.all.wait();
   start = Clock::now();
   check(ncclCommDestroy(half), "ncclCommDestroy");
@@ -88,7 +126,7 @@ void run_process(Shared& shared, int process, int nprocesses, int ranks_per_proc
   std::vector<std::thread> ranks;
   for (int i = 0; i < ranks_per_process; ++i) {
     ranks.emplace_back([&, rank = process * ranks_per_process + i] {
-      run_rank(shared, rank, nprocesses * ranks_per_process);
+      run_rank(shared, rank, nprocesses * ranks_per_process, (nprocesses - 1) * ranks_per_process);
     });
   }
   for (std::thread& rank : ranks) {
@@ -135,10 +173,11 @@ int main(int argc, char** argv) {
     }
   }
   fmt::print(
-      "{:>7} ranks {:>4} processes: init {:.3f} s, split {:.3f} s, destroy {:.3f} s, resident "
-      "{:.1f} MiB, {} descriptors\n",
+      "{:>7} ranks {:>4} processes: init {:.3f} s, split {:.3f} s, shrink {:.3f} s, grow {:.3f} s, "
+      "destroy {:.3f} s, resident {:.1f} MiB, {} descriptors\n",
       nprocesses * ranks_per_process, nprocesses, static_cast<double>(shared.init_us) / 1e6,
-      static_cast<double>(shared.split_us) / 1e6, static_cast<double>(shared.destroy_us) / 1e6,
+      static_cast<double>(shared.split_us) / 1e6, static_cast<double>(shared.shrink_us) / 1e6,
+      static_cast<double>(shared.grow_us) / 1e6, static_cast<double>(shared.destroy_us) / 1e6,
       static_cast<double>(shared.rss_kib) / 1024, shared.descriptors.load());
   return 0;
 }

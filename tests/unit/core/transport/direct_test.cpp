@@ -46,6 +46,21 @@ TEST(LocalRendezvous, WhatIsNeverTakenGoesWithTheRankItIsFor) {
   EXPECT_EQ(rendezvous.groups(), 0U);
 }
 
+TEST(LocalRendezvous, WhatIsWithdrawnMeetsNobody) {
+  LocalRendezvous rendezvous;
+  const auto made = rendezvous.meet(kKey, 0, kStride, {});
+  ASSERT_TRUE(made.has_value());
+  rendezvous.withdraw(kGroup, 1);
+  const auto kept = rendezvous.meet(kKey, 1, kStride, {});
+  ASSERT_TRUE(kept.has_value());
+  EXPECT_EQ(kept.value(), made.value()) << "rank 1 had made nothing";
+  const auto again = rendezvous.meet(kKey, 0, kStride, {});
+  rendezvous.withdraw(kGroup, 0);
+  const auto fresh = rendezvous.meet(kKey, 1, kStride, {});
+  ASSERT_TRUE(again.has_value() && fresh.has_value());
+  EXPECT_NE(fresh.value(), again.value());
+}
+
 TEST(LocalRendezvous, GroupsDoNotMeet) {
   LocalRendezvous rendezvous;
   const auto one = rendezvous.meet(kKey, 0, kStride, {});
