@@ -30,10 +30,21 @@ Exchange::~Exchange() {
 }
 
 Result<Gathered> Exchange::all_gather(std::string blob, const std::atomic<bool>* give_up) {
+  PLEXUS_TRY(number, begin_gather(std::move(blob)));
+  return end_gather(number, give_up);
+}
+
+Result<uint64_t> Exchange::begin_gather(std::string blob) {
   const uint64_t number = gathers_++;
   count(blob.size());
   PLEXUS_TRY(family_->send(
       {.type = MessageType::kGather, .group = group_, .tag = number, .payload = std::move(blob)}));
+  return number;
+}
+
+void Exchange::drop_gather(uint64_t number) { family_->drop_gathered(group_, number); }
+
+Result<Gathered> Exchange::end_gather(uint64_t number, const std::atomic<bool>* give_up) {
   PLEXUS_TRY(blobs, family_->wait_gathered(group_, number, give_up));
   if (blobs.size() != members_.size()) {
     return fail(Code::kInternalError, "a gather of {} ranks brought {} blobs", members_.size(),

@@ -43,6 +43,12 @@ class Exchange {
   /// Collective: every rank's blob (at most 1 MiB each), by rank. Returns an Error early when
   /// `*give_up` becomes true.
   Result<Gathered> all_gather(std::string blob, const std::atomic<bool>* give_up = nullptr);
+  /// Its first half, which waits for nobody: this rank's part, and the number of the gather. One of
+  /// the others follows, in any thread.
+  Result<uint64_t> begin_gather(std::string blob);
+  Result<Gathered> end_gather(uint64_t number, const std::atomic<bool>* give_up);
+  /// This rank does not want the result.
+  void drop_gather(uint64_t number);
   /// Sends a control message to a peer; does not wait until the peer takes it.
   Result<void> post(int peer, uint64_t tag, std::string blob);
   /// The oldest control message of `peer` with `tag`, if any. Never blocks.

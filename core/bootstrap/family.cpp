@@ -110,10 +110,11 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
 
 /// The agent asks the others; all ranks that wait are told (kLate).
 void Family::ask_who_is_late(uint64_t group, uint64_t number, std::chrono::seconds waited) {
-  const Error error = fail(Code::kInProgress,
-                           "others have waited for {} s in init, split or shrink, which every rank "
-                           "of the communicator must call",
-                           waited.count());
+  const Error error =
+      fail(Code::kInProgress,
+           "others have waited for {} s in init, split, shrink or suspend, which every rank "
+           "of the communicator must call",
+           waited.count());
   // What is refused here is refused to the gather as well.
   (void)send({.type = MessageType::kFail, .group = group, .tag = number, .payload = encode(error)});
 }
@@ -122,11 +123,11 @@ void Family::ask_who_is_late(uint64_t group, uint64_t number, std::chrono::secon
 /// the missing ranks.
 Error Family::explain_timeout(uint64_t group, uint64_t number, std::unique_lock<std::mutex>& lock) {
   constexpr auto kAnswerTime = std::chrono::seconds(5);
-  Error error =
-      fail(Code::kTimeout,
-           "not all ranks made this call within {} s: every rank must call init, split and shrink; "
-           "PLEXUS_BOOTSTRAP_TIMEOUT gives more time",
-           times_.gather.count());
+  Error error = fail(Code::kTimeout,
+                     "not all ranks made this call within {} s: every rank must call init, split, "
+                     "shrink and suspend; "
+                     "PLEXUS_BOOTSTRAP_TIMEOUT gives more time",
+                     times_.gather.count());
   lock.unlock();
   const auto asked =
       send({.type = MessageType::kFail, .group = group, .tag = number, .payload = encode(error)});
@@ -234,9 +235,17 @@ void Family::break_down(const Error& error) {
 
 void Family::deliver_gathered(uint64_t group, uint64_t number, Gathered gathered) {
   const std::lock_guard lock(mutex_);
-  if (const auto at = groups_.find(group); at != groups_.end()) {  // else left meanwhile
+  const auto at = groups_.find(group);
+  if (at != groups_.end() && at->second.dropped.erase(number) == 0) {  // else left meanwhile
     at->second.gathered[number] = std::move(gathered);
     changed_.notify_all();
+  }
+}
+
+void Family::drop_gathered(uint64_t group, uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  if (Group& mine = groups_[group]; mine.gathered.erase(number) == 0) {
+    mine.dropped.insert(number);
   }
 }
 

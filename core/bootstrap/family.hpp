@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ class Family {
   void stop_group(uint64_t group);
   /// The group must not be left before it returns.
   Result<Gathered> wait_gathered(uint64_t group, uint64_t number, const std::atomic<bool>* give_up);
+  /// Nobody waits for it: it is not kept.
+  void drop_gathered(uint64_t group, uint64_t number);
   std::optional<std::string> try_take(uint64_t group, uint32_t from, uint64_t tag);
   using FailureHandler = std::function<void(const Error&, FailureCause)>;
   void on_failure(uint64_t group, FailureHandler handler);
@@ -66,6 +69,7 @@ class Family {
  private:
   struct Group {
     std::map<uint64_t, Gathered> gathered;
+    std::set<uint64_t> dropped;  // of those to come
     std::map<std::pair<uint32_t, uint64_t>, std::deque<std::string>> messages;
     std::optional<Error> failure;
     FailureCause cause = FailureCause::kFailed;  // of `failure`

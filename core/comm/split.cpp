@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,12 +54,19 @@ uint64_t hash_of(const std::vector<int>& members) {
   return hash.value();
 }
 
-Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine) {
+/// The number of the gather of all wishes. Waits for nobody.
+Result<uint64_t> send_wish(const Communicator& parent, const Wish& mine) {
   std::string bytes(sizeof(mine), '\0');
   std::memcpy(bytes.data(), &mine, sizeof(mine));
+  return parent.setup().exchange->begin_gather(std::move(bytes));
+}
+
+Result<std::vector<Wish>> take_wishes(Communicator& parent,
+                                      uint64_t gather,
+                                      const std::atomic<bool>* give_up) {
   const StallWatch::Splitting splitting(parent.process().stalls, parent.setup().group,
                                         parent.rank());
-  PLEXUS_TRY(blobs, parent.setup().exchange->all_gather(std::move(bytes)));
+  PLEXUS_TRY(blobs, parent.setup().exchange->end_gather(gather, give_up));
   std::vector<Wish> wishes(blobs.size());
   for (size_t rank = 0; rank < blobs.size(); ++rank) {
     if (blobs[rank].size() != sizeof(Wish)) {
@@ -100,6 +108,57 @@ Result<void> take_part(Communicator& parent, const Part& part) {
     parent.fail_for_memory();
     return parent.stop_reason();
   }
+}
+
+/// A rank without a color, which a non-blocking split does not keep waiting.
+Result<void> await_others(Communicator& parent, uint64_t gather, const CommConfig& config) {
+  if (!config.blocking) {
+    parent.setup().exchange->drop_gather(gather);
+    return ok();
+  }
+  PLEXUS_TRY(take_wishes(parent, gather, nullptr));
+  return ok();
+}
+
+/// A rank of a child that is being made.
+struct Joining {
+  std::optional<Visit> parent;  // which stays until all ranks have told their wishes
+  int color = kNoColor;
+  uint64_t group = 0;   // the child
+  uint64_t gather = 0;  // of all wishes
+  std::chrono::steady_clock::time_point started{};
+  bool has_begun = false;
+};
+
+/// Waits for the wishes of all ranks of the parent.
+Result<std::unique_ptr<Exchange>> find_siblings(const Joining& joining,
+                                                const std::atomic<bool>* give_up) {
+  Communicator& parent = **joining.parent;
+  const auto wishes = take_wishes(parent, joining.gather, give_up);
+  if (wishes.has_error()) {  // others may have all wishes, and wait for this rank
+    parent.setup().exchange->fail_subgroup(joining.group, why_it_failed(parent, wishes.error()));
+    return wishes.error().clone();
+  }
+  return insist_on_memory([&] {
+    return parent.setup().exchange->subgroup(members_of(wishes.value(), joining.color),
+                                             joining.group);
+  });
+}
+
+/// Makes `made` a rank of the child.
+Result<void> join(Communicator& made, Joining& joining) {
+  Communicator& parent = **joining.parent;
+  joining.has_begun = true;
+  const std::atomic<bool>* const give_up = give_up_of(made, parent);
+  std::unique_ptr<Exchange> exchange;
+  PLEXUS_TRY(take_part(parent, [&]() -> Result<void> {
+    PLEXUS_TRY(found, find_siblings(joining, give_up));
+    exchange = std::move(found);
+    return ok();
+  }));
+  const Config config = parent.setup().config;
+  joining.parent.reset();
+  return start_with_exchange(made, config, std::move(exchange), joining.started, give_up);
 }
 
 Result<void> start_child(Communicator& parent,
@@ -145,19 +204,25 @@ Result<void> split(
                                       .splits = number,
                                       .shrinks = 0,
                                       .part = static_cast<uint64_t>(static_cast<uint32_t>(color))});
-      auto exchanged = exchange_wishes(parent, {color, key});
-      if (exchanged.has_error()) {  // others may have all wishes, and wait for this rank
-        parent.setup().exchange->fail_subgroup(group, why_it_failed(parent, exchanged.error()));
-        return std::move(exchanged).error();
-      }
-      const std::vector<Wish>& wishes = exchanged.value();
+      PLEXUS_TRY(gather, send_wish(parent, {color, key}));
       if (color == kNoColor) {
-        return ok();
+        return await_others(parent, gather, child_config);
       }
-      PLEXUS_TRY(exchange, insist_on_memory([&] {
-                   return parent.setup().exchange->subgroup(members_of(wishes, color), group);
-                 }));
-      return start_child(parent, child, child_config, std::move(exchange), started);
+      PLEXUS_TRY(kept, Visit::begin(&parent));
+      const auto joining = insist_on_memory([] { return std::make_shared<Joining>(); });
+      joining->parent.emplace(std::move(kept));
+      joining->color = color;
+      joining->group = group;
+      joining->gather = gather;
+      joining->started = started;
+      auto begun = catch_lack_of_memory([&] {
+        return start_life(parent.process(), child, child_config,
+                          [joining](Communicator& made) { return join(made, *joining); });
+      });
+      if (begun.has_error() && begun.error().code() != Code::kInProgress && !joining->has_begun) {
+        parent.setup().exchange->fail_subgroup(group, begun.error());  // the others wait for it
+      }
+      return begun;
     });
   });
 }

@@ -108,17 +108,63 @@ TEST_F(States, InitThatFailsLeavesTheReason) {
 TEST_F(States, ASplitIsTheChildsStateNotItsParents) {
   const std::vector<ncclComm_t> parents = make(2);
   std::array<ncclComm_t, 2> children{};
-  // Each waits for the other's color.
-  std::thread other(
-      [&] { EXPECT_EQ(ncclCommSplit(parents[1], 0, 0, &children[1], nullptr), ncclInProgress); });
   EXPECT_EQ(ncclCommSplit(parents[0], 0, 0, children.data(), nullptr), ncclInProgress);
   ASSERT_NE(children[0], nullptr) << "there at once, to be polled";
   EXPECT_EQ(state_of(parents[0]), ncclSuccess);
-  other.join();
+  expect_busy(children[0]);
+  EXPECT_EQ(ncclCommSplit(parents[1], 0, 0, &children[1], nullptr), ncclInProgress);
   EXPECT_EQ(next_state(children[0]), ncclSuccess);
   EXPECT_EQ(next_state(children[1]), ncclSuccess);
   destroy({children[0], children[1]});
   destroy(parents);
+}
+
+TEST_F(States, ASplitWaitsForNoColor) {
+  const std::vector<ncclComm_t> parents = make(3);
+  // Two splits by one thread, rank after rank: in the second all change places.
+  std::array<ncclComm_t, 3> first{};
+  std::array<ncclComm_t, 3> second{};
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const int color = rank == 1 ? NCCL_SPLIT_NOCOLOR : 7;
+    EXPECT_EQ(ncclCommSplit(parents[rank], color, 0, &first[rank], nullptr),
+              rank == 1 ? ncclSuccess : ncclInProgress);
+    EXPECT_EQ(ncclCommSplit(parents[rank], 0, -static_cast<int>(rank), &second[rank], nullptr),
+              ncclInProgress);
+  }
+  EXPECT_EQ(first[1], nullptr);
+  for (const ncclComm_t comm : {first[0], first[2], second[0], second[1], second[2]}) {
+    ASSERT_NE(comm, nullptr);
+    EXPECT_EQ(next_state(comm), ncclSuccess) << ncclGetLastError(comm);
+  }
+  int count = 0;
+  int rank = 0;
+  EXPECT_EQ(ncclCommCount(first[2], &count), ncclSuccess);
+  EXPECT_EQ(ncclCommUserRank(second[2], &rank), ncclSuccess);
+  EXPECT_EQ(count, 2);
+  EXPECT_EQ(rank, 0);
+  destroy({first[0], first[2], second[0], second[1], second[2]});
+  destroy(parents);
+}
+
+TEST_F(States, ASplitEndsByAbortOfTheChildOrTheParent) {
+  for (const bool aborts_parent : {false, true}) {
+    const std::vector<ncclComm_t> parents = make(2);
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(parents[0], 0, 0, &child, nullptr), ncclInProgress);
+    if (aborts_parent) {
+      EXPECT_EQ(ncclCommAbort(parents[0]), ncclSuccess);
+      EXPECT_NE(next_state(child), ncclSuccess);
+      EXPECT_EQ(ncclCommAbort(child), ncclSuccess);
+    } else {
+      EXPECT_EQ(ncclCommAbort(child), ncclSuccess);
+      ncclComm_t other = nullptr;  // learns of it
+      EXPECT_EQ(ncclCommSplit(parents[1], 0, 0, &other, nullptr), ncclInProgress);
+      EXPECT_NE(next_state(other), ncclSuccess);
+      EXPECT_EQ(ncclCommAbort(other), ncclSuccess);
+      EXPECT_EQ(ncclCommAbort(parents[0]), ncclSuccess);
+    }
+    EXPECT_EQ(ncclCommAbort(parents[1]), ncclSuccess);
+  }
 }
 
 TEST_F(States, AShrinkIsLikeASplit) {

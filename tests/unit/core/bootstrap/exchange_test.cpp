@@ -39,6 +39,24 @@ TEST(Exchange, GathersManyTimes) {
   });
 }
 
+TEST(Exchange, AGatherInTwoHalvesWaitsForNobodyInTheFirst) {
+  const auto exchanges = make_local_exchanges(3);
+  // One thread: each begins two gathers before the next rank comes.
+  std::vector<uint64_t> first;
+  std::vector<uint64_t> second;
+  for (int rank = 0; rank < 3; ++rank) {
+    first.push_back(exchanges[rank]->begin_gather("a" + std::to_string(rank)).value());
+    second.push_back(exchanges[rank]->begin_gather("b" + std::to_string(rank)).value());
+    exchanges[rank]->drop_gather(rank == 0 ? first[0] : second[rank]);
+  }
+  EXPECT_EQ(exchanges[0]->end_gather(second[0], nullptr).value()[2], "b2");
+  EXPECT_EQ(exchanges[1]->end_gather(first[1], nullptr).value()[0], "a0");
+  EXPECT_EQ(exchanges[2]->end_gather(first[2], nullptr).value()[1], "a1");
+  on_ranks(3, [&](int rank) {
+    EXPECT_EQ(exchanges[rank]->all_gather(std::to_string(rank)).value()[1], "1") << "the next one";
+  });
+}
+
 TEST(Exchange, DeliversControlMessagesInOrderByTag) {
   const auto exchanges = make_local_exchanges(2);
   ASSERT_TRUE(exchanges[0]->post(1, 5, "first").has_value());
