@@ -15,14 +15,31 @@ namespace {
 constexpr int kVendorIdsEnd = 1 << 24;
 constexpr int kCtasMax = 64;
 
+Result<bool> read_switch(const ncclConfigExt_t& option, const char* name) {
+  if (option.val.i != 0 && option.val.i != 1) {
+    return fail(Code::kInvalidArgument, "{} is {}; it must be 0 or 1", name, option.val.i);
+  }
+  return option.val.i == 1;
+}
+
 Result<void> read_option(const ncclConfigExt_t& option, CollConfig& config) {
   switch (option.key.optionId) {
-    case PLEXUS_OPTION_DETERMINISTIC:
-      if (option.val.i != 0 && option.val.i != 1) {
-        return fail(Code::kInvalidArgument, "PLEXUS_OPTION_DETERMINISTIC is {}; it must be 0 or 1",
+    case PLEXUS_OPTION_DETERMINISTIC: {
+      PLEXUS_TRY(is_on, read_switch(option, "PLEXUS_OPTION_DETERMINISTIC"));
+      config.deterministic = is_on;
+      return ok();
+    }
+    case PLEXUS_OPTION_CHECKSUM: {
+      PLEXUS_TRY(is_on, read_switch(option, "PLEXUS_OPTION_CHECKSUM"));
+      config.checksum = is_on;
+      return ok();
+    }
+    case PLEXUS_OPTION_DEADLINE_MS:
+      if (option.val.i < 1) {
+        return fail(Code::kInvalidArgument, "PLEXUS_OPTION_DEADLINE_MS is {}; it must be 1 or more",
                     option.val.i);
       }
-      config.deterministic = option.val.i == 1;
+      config.deadline_ms = static_cast<uint32_t>(option.val.i);
       return ok();
     case PLEXUS_OPTION_EXPLAIN: {
       const auto* const explain = static_cast<const plexusExplain_t*>(option.val.raw);
@@ -110,6 +127,8 @@ Result<void> apply_coll_config(const CollConfig& config, Task& task) {
   settings.channels_max = static_cast<uint8_t>(setup.config.max_ctas > 0 ? 0 : config.max_ctas);
   settings.is_deterministic = config.deterministic;
   settings.is_told = config.told.function != nullptr;
+  settings.has_checksum = config.checksum;
+  settings.deadline_ms = config.deadline_ms;
   task.tag = config.tag;
   task.told = config.told;
   if (config.selection.empty() || setup.filter.decides(task.shape.collective)) {

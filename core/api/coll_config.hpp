@@ -20,6 +20,8 @@ struct CollConfig {
   uint64_t tag = 0;
   cudaEvent_t launch_event = nullptr;
   bool deterministic = false;
+  bool checksum = false;
+  uint32_t deadline_ms = 0;  // 0: none
   ToldChoice told;
 };
 

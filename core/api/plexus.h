@@ -32,6 +32,14 @@ ncclResult_t plexusGetUniqueIdFromEnvironment(ncclUniqueId* id, int* nranks, int
 /* val.i = 1: a reduction combines in rank order, as with PLEXUS_DETERMINISTIC=1; equal on all
  * ranks. 0: no effect. */
 #define PLEXUS_OPTION_DETERMINISTIC 1
+/* val.i = 1: what this rank sends of the call over networks carries checksums, as with
+ * PLEXUS_NET_CHECKSUM=1; a changed message is ncclRemoteError where it arrives. 0: no effect. */
+#define PLEXUS_OPTION_CHECKSUM 2
+/* val.i = milliseconds, 1 or more: a call that waits for so long without anything moving ends with
+ * ncclTimeout and the names of the ranks that it waits for. If this rank's part of it had not begun
+ * (no message sent or taken), the call counts as not made: the communicator stays usable, and the
+ * call can be made again. Else, and on a stream, the communicator has failed. On host ranks. */
+#define PLEXUS_OPTION_DEADLINE_MS 3
 /* val.raw = a plexusExplain_t, read before the call returns. `told` gets a line of text before the
  * call runs (in a group: in ncclGroupEnd), in the thread that makes it: algorithm, protocol and
  * channels, the time that the tuner expects, and why others are not possible. It must not call this

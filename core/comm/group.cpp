@@ -150,12 +150,15 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
     comm->wait_submitted();
     executions.push_back(&plan->execution());
   }
-  for (Execution* const execution : executions) {
-    if (execution->error.has_value()) {
-      return std::move(*execution->error);
-    }
+  const auto failed = std::find_if(executions.begin(), executions.end(),
+                                   [](const Execution* each) { return each->error.has_value(); });
+  if (failed == executions.end()) {
+    return ok();
   }
-  return ok();
+  for (const CommTasks& entry : sorted) {
+    take_back_calls(entry.comm->runner().context());
+  }
+  return std::move(*(*failed)->error);
 }
 
 /// True if all are calls of one host rank without a stream.

@@ -4,8 +4,11 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <set>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/engine/engine.hpp"
 #include "kernels/layout/collective.hpp"
@@ -94,6 +97,22 @@ Error describe_failure(LaneRun& lane) {
                             .hash_arrived = failure.hash_arrived,
                             .size_expected = failure.size_expected,
                             .size_arrived = failure.size_arrived});
+}
+
+Error describe_deadline(std::span<const Wait> waits,
+                        std::chrono::milliseconds time,
+                        bool is_taken_back) {
+  constexpr size_t kPeersMax = 8;
+  std::set<int> peers;
+  for (const Wait& wait : waits) {
+    peers.insert(wait.peer);
+  }
+  std::vector<int> named(peers.begin(), peers.end());
+  named.resize(std::min(named.size(), kPeersMax));
+  return fail(Code::kTimeout, "{} has waited {} ms (PLEXUS_OPTION_DEADLINE_MS) for {} {}{}: {}{}",
+              describe_call(waits.front().call), time.count(), peers.size() == 1 ? "rank" : "ranks",
+              fmt::join(named, ", "), peers.size() > named.size() ? " and others" : "",
+              waits.front().where, is_taken_back ? "; the call counts as not made" : "");
 }
 
 Error describe_gone(const Wait& wait) {

@@ -340,6 +340,9 @@ bool Engine::wait_for(Execution& execution) noexcept {
       return true;
     }
     wait();
+    if (execution.error.has_value()) {  // at its deadline
+      return false;
+    }
   } while (!polled_.empty() && !can_one_go_on(polled_));
   return true;
 }
@@ -491,8 +494,9 @@ Progress Engine::advance(LaneRun& lane) {
 
 bool Engine::progress_execution(Execution& execution) {
   RankState& rank = *execution.rank;
-  if (rank.stop.load(std::memory_order_acquire)) {  // pairs with the release in fail() and abort
-    fail(execution, rank.stop_reason());
+  const bool is_late = execution.error.has_value();            // at its deadline
+  if (is_late || rank.stop.load(std::memory_order_acquire)) {  // pairs with fail() and abort
+    fail(execution, is_late ? std::move(*execution.error) : rank.stop_reason());
     return true;
   }
   bool moved = false;

@@ -9,6 +9,7 @@
 // drives more lanes than ever before.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -71,6 +72,11 @@ class Engine {
 
 /// The reason why `lane` failed, as one sentence that names both ranks and both calls.
 Error describe_failure(LaneRun& lane);
+/// For a call that has waited for `time`, which is more than it may. `is_taken_back`: it counts as
+/// not made.
+Error describe_deadline(std::span<const Wait> waits,
+                        std::chrono::milliseconds time,
+                        bool is_taken_back);
 /// `wait` is for a rank that is not there any more.
 Error describe_gone(const Wait& wait);
 /// The call that a rank expected in a message, and the call that the message belongs to.

@@ -73,6 +73,9 @@ class RankState {
   /// Ends that still have to deliver messages of earlier calls. Used only by the engine that drives
   /// the rank.
   std::vector<ConnectionEnd*> unsettled;
+  /// Calls that had not begun and have ended at their deadline: they count as not made. Used only by
+  /// the thread that makes the rank's calls.
+  std::vector<CallRecord> taken_back;
   /// The reason why `stop` is set.
   [[nodiscard]] virtual Error stop_reason() const = 0;
   /// This rank has failed: sets `stop` and notifies all ranks.
@@ -192,6 +195,9 @@ struct Execution {
   bool pumps = false;                     // a connected end has a pump
   std::shared_ptr<ExecutionWatch> watch;  // for this run; null: no watch
   RemoteWork* remote = nullptr;           // not null: replaces `queues`, which are empty
+  // Ends with an error when nothing has moved for so long; 0: never.
+  std::chrono::milliseconds deadline{0};
+  bool is_submitted = false;  // later calls of the rank may have their numbers already
   // state of the current run:
   // how many calls the rank had made with those of this run; kAllCalls where they have no number
   uint64_t calls_end = kAllCalls;

@@ -66,10 +66,12 @@ std::string describe_place(const Execution& execution,
                            const ConnectionKey& key) {
   const auto end = std::find_if(execution.ends.begin(), execution.ends.end(),
                                 [&](const ConnectionEnd* each) { return each->key() == key; });
+  const auto number = static_cast<size_t>(&lane - item.lanes.data());
   return fmt::format(
       "{}, channel {}, step {} of {}",
       end == execution.ends.end() ? "a network that reduces" : (*end)->describe_route(),
-      item.index % kIndexStride / 2, lane.step() + 1, lane.steps());
+      item.index % kIndexStride / 2, lane.step() + 1,
+      item.work.program->lanes[number].steps.size());
 }
 
 /// Adds what the lanes of a queue's current item wait for.

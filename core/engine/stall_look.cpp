@@ -24,16 +24,46 @@ constexpr auto kUnconnectedAfter = std::chrono::seconds(2);
 // first.
 constexpr auto kLeftAfter = std::chrono::seconds(4);
 constexpr auto kLookEvery = milliseconds(50);  // interval between checks for stalls
-constexpr auto kLookAfterDeath = milliseconds(1);
+constexpr auto kLookSoon = milliseconds(1);
 // rounds of a busy engine between two reads of the clock
 constexpr uint32_t kLookRounds = 4096;
 
-/// Who misses a message of a dead peer tells the others, so it looks soon.
+/// Who misses a message of a dead peer tells the others, so it looks soon; as who has a deadline.
 Clock::duration look_pause(std::span<Execution* const> active) noexcept {
-  const bool has_lost = std::any_of(active.begin(), active.end(), [](const Execution* execution) {
-    return execution->rank->has_lost_peers.load(std::memory_order_relaxed);
+  const bool is_urgent = std::any_of(active.begin(), active.end(), [](const Execution* execution) {
+    return execution->rank->has_lost_peers.load(std::memory_order_relaxed) ||
+           execution->deadline.count() != 0;
   });
-  return has_lost ? kLookAfterDeath : kLookEvery;
+  return is_urgent ? kLookSoon : kLookEvery;
+}
+
+/// Nothing of the calls has left this rank or come to it, and nothing will: what was posted to a
+/// plugin may be filled at any time.
+bool has_not_begun(const Execution& execution) {
+  const bool has_posted =
+      std::any_of(execution.ends.begin(), execution.ends.end(),
+                  [](const ConnectionEnd* end) { return end->connected() && end->has_pump(); });
+  return !has_posted && execution.remote == nullptr &&
+         std::all_of(execution.queues.begin(), execution.queues.end(), [](const WorkQueue& queue) {
+           return queue.current == 0 && !queue.items.empty() &&
+                  (queue.awaits_connections ||
+                   std::none_of(queue.items.front().lanes.begin(), queue.items.front().lanes.end(),
+                                [](const LaneRun& lane) { return lane.has_begun(); }));
+         });
+}
+
+/// Its calls count as not made.
+void take_back(const Execution& execution) {
+  for (const ExpectedMessages& each : execution.expected) {
+    each.end->expect(-each.messages);
+  }
+  for (const WorkQueue& queue : execution.queues) {
+    for (const WorkQueue::Item& item : queue.items) {
+      if (!item.work.program->peers.empty()) {
+        execution.rank->taken_back.push_back(item.work.call);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -69,6 +99,10 @@ void StallLook::find_stalled(std::span<Execution* const> active) noexcept {
     }
     try {
       look_for_missing(*execution);
+      if (execution->deadline.count() != 0 && has_stood_for(*execution, execution->deadline)) {
+        end_at_deadline(*execution);
+        continue;
+      }
       if (has_stood_for(*execution, kStallAfter)) {
         execution->stalled = true;
         execution->rank->on_stalled(describe_standstill(*execution));
@@ -80,6 +114,22 @@ void StallLook::find_stalled(std::span<Execution* const> active) noexcept {
 
 bool StallLook::has_stood_for(const Execution& execution, Clock::duration time) const noexcept {
   return execution.still_since != Clock::time_point{} && looked_at_ - execution.still_since > time;
+}
+
+void StallLook::end_at_deadline(Execution& execution) const {
+  RankState& rank = *execution.rank;
+  const auto waits = list_waits(execution);
+  if (waits.empty() || execution.error.has_value() || rank.stop.load(std::memory_order_acquire)) {
+    return;
+  }
+  const bool is_over = has_not_begun(execution) && !execution.is_submitted;
+  Error error = describe_deadline(waits, execution.deadline, is_over);
+  if (is_over) {
+    take_back(execution);
+    execution.error = std::move(error);
+  } else {
+    rank.fail(error);
+  }
 }
 
 /// What a peer had sent before it died or left is used, so that a call fails only when it misses a

@@ -27,6 +27,7 @@ class StallLook {
  private:
   void find_stalled(std::span<Execution* const> active) noexcept;
   void look_for_missing(Execution& execution) const;
+  void end_at_deadline(Execution& execution) const;
 
   uint32_t busy_rounds_ = 0;
   Clock::time_point looked_at_{};

@@ -94,6 +94,7 @@ Result<void> CallRunner::run(Plan& plan) {
   PLEXUS_DCHECK(is_idle(), submitted_);
   engine_.run({&execution, 1});
   if (execution->error.has_value()) {
+    take_back_calls(context_);
     return std::move(*execution->error);
   }
   return ok();
@@ -155,8 +156,11 @@ Submission::Part CallRunner::start_submission(Plan& plan) {
   PLEXUS_DCHECK(!plan.busy && plan.execution().finished, plan.busy);
   plan.busy = true;
   plan.execution().finished = false;
-  return {.execution = &plan.execution(),
-          .finished = finish_submission([&plan] { plan.busy = false; })};
+  plan.execution().is_submitted = true;
+  return {.execution = &plan.execution(), .finished = finish_submission([&plan] {
+                                            plan.execution().is_submitted = false;
+                                            plan.busy = false;
+                                          })};
 }
 
 Submission::Part CallRunner::start_submission(Execution& execution,

@@ -45,6 +45,15 @@ struct LaunchContext {
 inline constexpr const char* kSuspended =
     "the communicator is suspended: only ncclCommResume, ncclCommFinalize and its end are possible";
 
+/// To be called when a call of the rank has failed: those that ended at a deadline and had not
+/// begun were not made.
+inline void take_back_calls(const LaunchContext& context) {
+  for (const CallRecord& call : context.plans.state->taken_back) {
+    context.log->take_back(call);
+  }
+  context.plans.state->taken_back.clear();
+}
+
 class CallRunner {
  public:
   explicit CallRunner(const LaunchContext& context)

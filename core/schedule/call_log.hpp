@@ -5,6 +5,7 @@
 // only those must come in the same order on two ranks.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -82,6 +83,23 @@ class CallLog {
     counter.store(record.sequence + 1, std::memory_order_relaxed);
     messages_.store(messages + 1, std::memory_order_release);  // pairs with calls()
     return record.sequence;
+  }
+
+  /// The call was not made, nor were any since that count in the same sequence.
+  void take_back(const CallRecord& record) noexcept {
+    const auto collective = static_cast<Collective>(record.collective);
+    if (!is_point_to_point(collective)) {
+      collectives_.store(std::min(record.sequence, collectives()), std::memory_order_release);
+      return;
+    }
+    std::atomic<uint64_t>& counter = owner_[index({.peer = record.root,
+                                                   .sends = collective == Collective::kSend,
+                                                   .of_vector = record.of_vector != 0})];
+    const uint64_t made = counter.load(std::memory_order_relaxed);
+    if (record.sequence < made) {
+      counter.store(record.sequence, std::memory_order_relaxed);
+      messages_.fetch_sub(made - record.sequence, std::memory_order_release);
+    }
   }
 
   static constexpr size_t kRecords = 256;

@@ -75,6 +75,7 @@ CallRecord record_of(const Task& task, const Choice& choice) {
   record.type = static_cast<uint8_t>(task.shape.datatype());
   record.op = static_cast<uint8_t>(task.op.kind);
   record.of_vector = task.shape.of_vector ? 1 : 0;
+  record.has_checksum = task.shape.settings.has_checksum ? 1 : 0;
   Fnv1a hash;  // hashes everything that all ranks must agree on
   if (is_point_to_point(task.shape.collective)) {
     // in bytes, as the types on the two ends may differ
@@ -205,6 +206,9 @@ void set_user_buffer(UserBuffer& buffer,
 Plan::Plan(std::span<const Task> tasks) {
   for (const Task& task : tasks) {
     shapes_.push_back(task.shape);
+    const std::chrono::milliseconds deadline(task.shape.settings.deadline_ms);
+    auto& least = execution_.deadline;
+    least = deadline.count() == 0 || (least.count() != 0 && least < deadline) ? least : deadline;
   }
 }
 

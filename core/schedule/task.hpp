@@ -26,7 +26,9 @@ struct CallSettings {
   uint8_t channels_max = 0;
   bool is_forced = false;  // no other algorithm if none of the selection is possible
   bool is_deterministic = false;
-  bool is_told = false;  // see Task::told
+  bool is_told = false;       // see Task::told
+  bool has_checksum = false;  // of its messages over networks
+  uint32_t deadline_ms = 0;   // see Execution::deadline
   friend bool operator==(const CallSettings&, const CallSettings&) = default;
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 
@@ -27,6 +28,15 @@ struct PayloadPieces {
 [[nodiscard]] uint32_t sum_payload(const PayloadPieces& payload) noexcept;
 /// Fills in the sum of the header itself, when all else is in it.
 void sign_header(NetHeader& header) noexcept;
+
+/// Whether a message of `size_bytes` has sums that its sender signed.
+[[nodiscard]] inline bool is_signed(const std::byte* message, size_t size_bytes) noexcept {
+  NetHeader header{};
+  if (size_bytes >= sizeof(header)) {
+    std::memcpy(&header, message, sizeof(header));
+  }
+  return header.header_sum != 0;
+}
 
 /// For the error of a sum that does not match.
 struct SummedLink {

@@ -245,7 +245,7 @@ NetStatus NetSender::send_step(const SlotHeader& header) {
     NetHeader message_header = header_of(fifo_.fifo(), sent_);
     message_header.connection = identity_;
     message_header.step = sent_;
-    if (options_.has_checksums) {
+    if (options_.has_checksums || message_header.call.has_checksum != 0) {
       message_header.payload_sum = sum_of(header);
       sign_header(message_header);
     }
@@ -544,7 +544,7 @@ Result<bool> NetReceiver::test_posted() {
       posted_ = received_;  // what is posted behind it never comes
       return moved;
     }
-    if (options_.has_checksums) {
+    if (options_.has_checksums || is_signed(fifo_.slot(received_), size_bytes)) {
       PLEXUS_TRY(check_sums());
     }
     auto message_header = check_received(size_bytes);

@@ -370,7 +370,7 @@ Result<bool> XdcReceiver::deliver() {
   bool moved = false;
   for (; delivered_ < arrived_ && fifo_.is_free(delivered_); ++delivered_, moved = true) {
     const std::byte* const bytes = message(delivered_);
-    if (options_.has_checksums) {
+    if (options_.has_checksums || is_signed(bytes, sizes_[delivered_ % ring_messages_])) {
       PLEXUS_TRY(check_sums(bytes));
     }
     auto checked = read_header(

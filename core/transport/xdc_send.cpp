@@ -60,7 +60,7 @@ bool XdcSender::take_filled() {
       return moved;
     }
     NetHeader message_header = header_of(fifo_.fifo(), filled_);
-    if (options_.has_checksums) {
+    if (options_.has_checksums || message_header.call.has_checksum != 0) {
       message_header.payload_sum =
           sum_payload({std::span(fifo_.payload(filled_), message_header.size_bytes)});
       sign_header(message_header);

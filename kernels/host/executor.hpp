@@ -133,9 +133,10 @@ class LaneRun {
   /// Whether a pending lane can proceed now.
   [[nodiscard]] bool can_go_on() const noexcept;
 
-  /// How far it has come, for error messages: of steps() in each of the program's loops.
+  /// How far it has come in one of the program's loops, for error messages.
   [[nodiscard]] size_t step() const noexcept { return step_; }
-  [[nodiscard]] size_t steps() const noexcept { return lane_->steps.size(); }
+  /// Whether it has sent or taken anything in this run.
+  [[nodiscard]] bool has_begun() const noexcept { return step_ + loop_ + slice_bytes_done_ != 0; }
   /// The number of its connections, as in Lane.
   [[nodiscard]] int connection() const noexcept { return lane_->connection; }
 

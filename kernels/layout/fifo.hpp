@@ -78,8 +78,9 @@ struct CallRecord {
   uint8_t collective;
   uint8_t type;
   uint8_t op;
-  uint8_t algorithm;   // 1 + row in the table of algorithms; 0: none of it
-  uint32_t of_vector;  // 1: a message of a collective with counts per rank
+  uint8_t algorithm;      // 1 + row in the table of algorithms; 0: none of it
+  uint16_t of_vector;     // 1: a message of a collective with counts per rank
+  uint16_t has_checksum;  // 1: over networks its messages carry sums
 };
 
 /// A CallRecord in a Fifo. A reader that searches for one call's record reads all of them,
