@@ -234,6 +234,14 @@ class Logger {
     target_.write(bytes);
   }
 
+  void tell_sink(LogRecord record) const {
+    record.host = host_.c_str();
+    if (const LogSink sink = sink_.load(std::memory_order_acquire); sink != nullptr) {
+      sink(record);
+    }
+  }
+  void set_sink(LogSink sink) noexcept { sink_.store(sink, std::memory_order_release); }
+
   void write_notice(std::string_view text) {
     const std::lock_guard lock(mutex_);
     if (!is_silent_) {
@@ -302,6 +310,7 @@ class Logger {
 
   std::atomic<int> level_{0};
   std::atomic<uint64_t> subsystems_{kSubsystemsDefault};
+  std::atomic<LogSink> sink_{nullptr};
   const std::string host_;
   mutable std::mutex mutex_;
   LogTarget target_;  // guarded by mutex_, as what follows
@@ -316,21 +325,38 @@ bool log_enabled(LogLevel level, Subsystem subsystem) noexcept {
   return Logger::instance().enabled(level, subsystem);
 }
 
+void set_log_sink(LogSink sink) noexcept { Logger::instance().set_sink(sink); }
+
+static void write_record(const LogRecord& record) noexcept {
+  try {
+    Logger& logger = Logger::instance();
+    const bool is_warning = record.level == LogLevel::kWarn;
+    if (is_warning) {
+      logger.keep_error(record.text);
+    }
+    const bool is_written = logger.enabled(record.level, record.subsystem);
+    if (is_written) {
+      logger.write_line(record.level, record.file, record.line, record.text);
+    }
+    if (is_written || is_warning) {
+      logger.tell_sink(record);
+    }
+  } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a log line
+  }
+}
+
 void log(LogLevel level,
          Subsystem subsystem,
          const char* file,
          int line,
          std::string_view text) noexcept {
-  try {
-    Logger& logger = Logger::instance();
-    if (level == LogLevel::kWarn) {
-      logger.keep_error(text);
-    }
-    if (logger.enabled(level, subsystem)) {
-      logger.write_line(level, file, line, text);
-    }
-  } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a log line
-  }
+  write_record({.level = level,
+                .subsystem = subsystem,
+                .file = file,
+                .line = line,
+                .code = Code::kSuccess,
+                .text = text,
+                .host = ""});
 }
 
 void notify(const char* file, int line, std::string_view text) noexcept {
@@ -344,7 +370,13 @@ void notify(const char* file, int line, std::string_view text) noexcept {
 }
 
 void warn(const Error& error) noexcept {
-  log(LogLevel::kWarn, Subsystem::kInit, error.file(), error.line(), error.message());
+  write_record({.level = LogLevel::kWarn,
+                .subsystem = Subsystem::kInit,
+                .file = error.file(),
+                .line = error.line(),
+                .code = error.code(),
+                .text = error.message(),
+                .host = ""});
 }
 
 const char* last_error_text() noexcept {

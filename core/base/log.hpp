@@ -38,6 +38,21 @@ enum class Subsystem : uint64_t {
   kDestroy = 0x10000,
 };
 
+/// A line, as who listens gets it.
+struct LogRecord {
+  LogLevel level;
+  Subsystem subsystem;
+  const char* file;
+  int line;
+  Code code;  // of the error that a WARN is about, else kSuccess
+  std::string_view text;
+  const char* host;
+};
+/// From now on `sink` is told of each line that is written, and of WARNs that NCCL_DEBUG leaves
+/// out: in any thread, in several at once. Not in a child made by fork.
+using LogSink = void (*)(const LogRecord& record);
+void set_log_sink(LogSink sink) noexcept;
+
 /// Returns whether log() would write such a line. Cheap.
 bool log_enabled(LogLevel level, Subsystem subsystem) noexcept;
 /// Writes one line with one write(2). A WARN also becomes the last error.

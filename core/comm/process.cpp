@@ -19,6 +19,7 @@
 #include "core/os/descriptors.hpp"
 #include "core/plugin/call_watch.hpp"
 #include "core/plugin/env_plugin.hpp"
+#include "core/plugin/log_plugin.hpp"
 #include "core/stall/stall_probe.hpp"
 #include "guest/assert.hpp"
 
@@ -139,6 +140,9 @@ Result<Config> Process::read_settings() {
                                     .folders = setting_value("PLEXUS_PLUGIN_PATH").value_or("")});
     if (installed.has_error()) {
       env_error_ = std::move(installed).error();
+    } else {
+      install_log_plugin({.plugin = setting_value("NCCL_LOG_PLUGIN").value_or(""),
+                          .folders = setting_value("PLEXUS_PLUGIN_PATH").value_or("")});
     }
     env_read_.store(true, std::memory_order_release);  // pairs with the load of a child's
   });

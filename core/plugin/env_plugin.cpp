@@ -18,8 +18,8 @@ namespace {
 /// The NCCL release whose API this library implements, as passed to the plugin.
 struct Release {
   uint8_t major = 2;
-  uint8_t minor = 30;
-  uint8_t patch = 7;
+  uint8_t minor = 32;
+  uint8_t patch = 3;
 };
 
 /// The installed plugin. Its library is never unloaded.
