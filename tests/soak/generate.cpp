@@ -171,6 +171,11 @@ class Generator {
     }
   }
 
+  /// All ranks of the communicator do it.
+  void use_whole(MakingKind kind, int comm) {
+    emit_making({.kind = kind, .parent = comm}, job_.comms[static_cast<size_t>(comm)].members);
+  }
+
   /// Children that are used for one or two calls each: other ranks still use what a rank leaves
   /// behind.
   void churn() {
@@ -219,7 +224,7 @@ class Generator {
     pick_reduction(random_, operation, nranks);
     operation.count = pick_count(random_, operation.type, nranks);
     operation.root = random_.below(nranks);
-    operation.in_windows = has(Feature::kRegistered, 10);
+    operation.in_windows = !puts_ && has(Feature::kRegistered, 10);
     return add_operation(operation);
   }
 
@@ -298,6 +303,12 @@ class Generator {
       pause(kLateUsMin, kLateUsMax);
     }
     const int comm = random_.pick(alive_);
+    if (has(Feature::kSuspend, 3)) {
+      use_whole(MakingKind::kSuspend, comm);
+    }
+    if (puts_ && random_.chance(8)) {
+      use_whole(MakingKind::kPuts, comm);
+    }
     const int way = random_.below(100);
     if (way < 12 && features_.has(Feature::kSplit)) {
       way < 10 || !features_.has(Feature::kDestroy) ? void(split(comm)) : churn();
@@ -471,6 +482,8 @@ class Generator {
   Random random_;
   const Features& features_;
   const int early_percent_;
+  // Ranks number windows alike only where all register the same ones: see Operation::in_windows.
+  const bool puts_ = has(Feature::kPuts, 30);
   std::vector<int> alive_;
 };
 

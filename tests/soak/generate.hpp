@@ -46,14 +46,16 @@ enum class Feature {
   kEndings,     // ends without ncclCommDestroy
   kRates,       // busy hosts that are measured
   kConfig,      // ncclCollConfig_t
+  kSuspend,
+  kPuts,  // ncclPutSignal, ncclWaitSignal
   kCount
 };
 constexpr size_t kNumFeatures = static_cast<size_t>(Feature::kCount);
 constexpr std::array<std::string_view, kNumFeatures> kFeatureNames = {
-    "threads",    "single", "processes", "net",     "ofi",    "async", "nonblocking",
-    "late",       "fork",   "destroy",   "split",   "shrink", "p2p",   "groups",
-    "mixed",      "v",      "memalloc",  "inplace", "algo",   "proto", "reorder",
-    "containers", "stdio",  "endings",   "rates",   "config"};
+    "threads",    "single", "processes", "net",     "ofi",    "async",   "nonblocking",
+    "late",       "fork",   "destroy",   "split",   "shrink", "p2p",     "groups",
+    "mixed",      "v",      "memalloc",  "inplace", "algo",   "proto",   "reorder",
+    "containers", "stdio",  "endings",   "rates",   "config", "suspend", "puts"};
 
 class Features {
  public:

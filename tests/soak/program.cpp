@@ -15,7 +15,8 @@ constexpr const char* kOpNames[] = {"all_reduce",     "broadcast",  "reduce", "a
 constexpr const char* kTypeNames[] = {"int8", "uint8", "int32",  "uint32",   "int64", "uint64",
                                       "half", "float", "double", "bfloat16", "e4m3",  "e5m2"};
 constexpr const char* kReductionNames[] = {"sum", "prod", "max", "min", "avg", "premulsum"};
-constexpr const char* kMakingNames[] = {"init", "init_all", "init_scalable", "split", "shrink"};
+constexpr const char* kMakingNames[] = {"init",   "init_all",           "init_scalable", "split",
+                                        "shrink", "suspend and resume", "puts"};
 constexpr const char* kChildNames[] = {"that ends soon", "that ends with its parent",
                                        "that outlives its parent"};
 
@@ -55,6 +56,9 @@ std::string describe(const Job& job, const Call& call) {
 }
 
 std::string describe(const Making& making) {
+  if (making.kind == MakingKind::kSuspend || making.kind == MakingKind::kPuts) {
+    return fmt::format("{} in c{}", kMakingNames[static_cast<int>(making.kind)], making.parent);
+  }
   std::string text = fmt::format("{} of c{}", kMakingNames[static_cast<int>(making.kind)],
                                  fmt::join(making.comms, ", c"));
   if (making.kind == MakingKind::kSplit) {

@@ -84,9 +84,10 @@ struct Step {
   ChildLife child = ChildLife::kShort;
 };
 
-enum class MakingKind { kInit, kInitAll, kScalable, kSplit, kShrink };
+enum class MakingKind { kInit, kInitAll, kScalable, kSplit, kShrink, kSuspend, kPuts };
 
-/// How communicators are made: one by init or shrink, or all children of a split.
+/// How communicators are made: one by init or shrink, or all children of a split. The last
+/// two make none: all ranks of `parent` suspend and resume it, or put to each other.
 struct Making {
   MakingKind kind = MakingKind::kInit;
   int parent = -1;

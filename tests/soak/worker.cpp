@@ -26,6 +26,7 @@
 #include "tests/soak/calls.hpp"
 #include "tests/soak/container.hpp"
 #include "tests/soak/progress.hpp"
+#include "tests/soak/puts.hpp"
 #include "tests/soak/recovery.hpp"
 #include "tests/soak/saboteur.hpp"
 
@@ -594,6 +595,14 @@ class Runner {
     }
     last = is_grouped ? end_group() : last;
     settle(last, parents, "making a communicator (parent)");
+    for (size_t at = 0; making.kind == MakingKind::kSuspend && at < parents.size(); ++at) {
+      check(ncclCommResume(parents[at]), "ncclCommResume");
+    }
+    // After a fault a rank may have left without the signal that another one waits for.
+    if (making.kind == MakingKind::kPuts && !job_.fault.has_value()) {
+      const auto [result, what] = put_around(parents, job_.seed);
+      check(result, what);
+    }
     std::vector<ncclComm_t> children;
     children.reserve(made.size());
     for (const auto& place : made) {
@@ -636,6 +645,11 @@ class Runner {
       return ncclSuccess;
     }
     const ncclComm_t parent = comms_.at({making.parent, rank});
+    if (making.kind == MakingKind::kSuspend || making.kind == MakingKind::kPuts) {
+      parents.push_back(parent);
+      return making.kind == MakingKind::kPuts ? ncclSuccess
+                                              : ncclCommSuspend(parent, NCCL_SUSPEND_MEM);
+    }
     if (making.kind == MakingKind::kSplit) {
       parents.push_back(parent);
       return ncclCommSplit(parent, making.colors[static_cast<size_t>(rank)],
