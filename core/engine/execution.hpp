@@ -73,8 +73,8 @@ class RankState {
   /// Ends that still have to deliver messages of earlier calls. Used only by the engine that drives
   /// the rank.
   std::vector<ConnectionEnd*> unsettled;
-  /// Calls that had not begun and have ended at their deadline: they count as not made. Used only by
-  /// the thread that makes the rank's calls.
+  /// Calls that had not begun and have ended at their deadline: they count as not made. Used only
+  /// by the thread that makes the rank's calls.
   std::vector<CallRecord> taken_back;
   /// The reason why `stop` is set.
   [[nodiscard]] virtual Error stop_reason() const = 0;
