@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -43,8 +44,12 @@ void fuzz(std::string_view bytes) {
     // Pointers are the caller's own; the list may end, go on, or go back.
     const size_t next = option.size() > 8 ? static_cast<uint8_t>(option[8]) % 6U : 5U;
     options[i].next = next < options.size() ? &options[next] : nullptr;
-    if (option.size() > 9 && option[9] % 2 == 1) {
+    if (options[i].key.optionId == PLEXUS_OPTION_EXPLAIN && option.size() > 9) {
+      options[i].val.raw = option[9] % 2 == 1 ? const_cast<plexusExplain_t*>(&explain) : nullptr;
+    } else if (option.size() > 9 && option[9] % 2 == 1) {
       options[i].val.raw = const_cast<plexusExplain_t*>(&explain);
+    } else if (option.size() > 9) {
+      options[i].val.i = static_cast<int8_t>(option[9]) / 2;
     }
   }
   const std::string text(bytes);
@@ -55,6 +60,7 @@ void fuzz(std::string_view bytes) {
     const CollConfig& accepted = checked.value();
     require(accepted.min_ctas >= 0 && accepted.max_ctas <= 64);
     require(accepted.max_ctas == 0 || accepted.min_ctas <= accepted.max_ctas);
+    require(accepted.deadline_ms <= static_cast<uint32_t>(std::numeric_limits<int>::max()));
   }
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
