@@ -92,6 +92,7 @@ Result<ClusterChannels> plan_cluster(std::span<const ClusterMachines> kinds,
   }
   PLEXUS_TRY(joined, join_nodes(nodes, join));
   cluster.joined = std::move(joined);
+  cluster.nodes = static_cast<int>(nodes.size());
   return cluster;
 }
 

@@ -38,6 +38,7 @@ struct ClusterChannels {
                                     // connects them
   std::vector<size_t> kinds;        // by part: the index of its kind
   std::vector<NodeChannels> found;  // by part
+  int nodes = 0;                    // parts of all machines
   std::vector<std::string> warnings;
   JoinedChannels joined;
 };

@@ -184,6 +184,14 @@ class TopologyTest(job.Test):
                 ended = self.start([*search, *arguments]).end(60)
                 self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1), ended.stderr)
                 self.assertIn(expected, ended.stderr)
+            ended = self.start([job.PLEXUS, "topo", "times", f"{folder}/b.xml:2", "--gpus", "90:18", "--nics", "400", "-b", "1K", "-e", "4M", "-f", "4",
+                                "--json", "-"]).end(60)
+            rows = json.loads(ended.stdout)["rows"]
+            self.assertEqual(len(rows), 5 * 7)
+            for row in rows:
+                chosen = row["time_us"][f"{row['algorithm']}/{row['protocol']}"]
+                self.assertEqual(chosen, min(row["time_us"].values()))
+            self.assertEqual({row["algorithm"] for row in rows if row["collective"] == "broadcast"}, {"ring"})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Usage(job.Test):
                                  (("verify", "--ranks", "96,"), "--ranks"),
                                  (("verify", "--ranks", "1"), "--ranks"),
                                  (("topo", "slurm", "topology.conf", "--depth", "x"), "--depth"),
-                                 (("topo", "search", "a.xml:0"), "0"), (("topo", "search", "--gpus", "a100"), "--gpus"),
+                                 (("topo", "search", "a.xml:0"), "0"), (("topo", "times", "-b", "0"), "-b"), (("topo", "times", "-f", "1"), "-f"), (("topo", "search", "--gpus", "a100"), "--gpus"),
                                  (("program", "export", "ring", "--ranks", "4"), "ALGO"),
                                  (("program", "export", "ring_all_reduce"), "--ranks"),
                                  (("run",), "PROGRAM"), (("run", "--devices", "99", "x"), "--devices"),

@@ -23,6 +23,7 @@
 #include "tools/cli/flags.hpp"
 #include "tools/cli/topo/fabric.hpp"
 #include "tools/cli/topo/json.hpp"
+#include "tools/cli/topo/nccl_model.hpp"
 #include "tools/cli/topo/template.hpp"
 #include "tools/cli/topo/text.hpp"
 #include "tools/slurm/slurm.hpp"
@@ -44,6 +45,9 @@ struct TopoFlags {
   std::string graph_file;
   std::string graph_dump;
   std::string json;  // file, "-" or empty
+  size_t bytes_first = size_t{1} << 10;
+  size_t bytes_last = size_t{1} << 30;
+  int factor = 4;
   std::string from;  // start of a route in a fabric: NODE[:RAIL]
   std::string to;
   int shift = 0;  // 0: not requested
@@ -174,20 +178,27 @@ Result<ClusterRequest> request_of(const TopoFlags& flags, int nodes) {
   return request;
 }
 
-Result<void> search(const TopoFlags& flags) {
-  using Clock = std::chrono::steady_clock;
+Result<ClusterChannels> plan(const TopoFlags& flags) {
   PLEXUS_TRY(kinds, machines_of(flags));
   int nodes = 0;
   for (const ClusterMachines& kind : kinds) {
     nodes += kind.count;
   }
   PLEXUS_TRY(request, request_of(flags, nodes));
-  const Clock::time_point start = Clock::now();
-  PLEXUS_TRY(cluster, plan_cluster(kinds, request));
-  const double search_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  for (const std::string& warning : cluster.warnings) {
-    fmt::print(stderr, "plexus: {}\n", warning);
+  auto cluster = plan_cluster(kinds, request);
+  if (cluster) {
+    for (const std::string& warning : cluster.value().warnings) {
+      fmt::print(stderr, "plexus: {}\n", warning);
+    }
   }
+  return cluster;
+}
+
+Result<void> search(const TopoFlags& flags) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  PLEXUS_TRY(cluster, plan(flags));
+  const double search_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   if (!flags.graph_dump.empty()) {
     PLEXUS_TRY(write_output(flags.graph_dump,
                             format_graphs(cluster.found.front(), cluster.parts.front())));
@@ -197,6 +208,26 @@ Result<void> search(const TopoFlags& flags) {
   }
   return flags.json.empty() ? ok()
                             : write_output(flags.json, format_cluster_json(cluster, search_ms));
+}
+
+Result<void> show_times(const TopoFlags& flags) {
+  constexpr size_t kBytesMax = size_t{1} << 50;
+  const size_t last = std::max(flags.bytes_first, flags.bytes_last);
+  if (flags.bytes_first == 0 || last > kBytesMax) {
+    return fail(Code::kInvalidArgument, "-b and -e expect sizes from 1 byte to 1024 TiB, not {}",
+                flags.bytes_first == 0 ? 0 : last);
+  }
+  PLEXUS_TRY(cluster, plan(flags));
+  std::vector<size_t> sizes;
+  for (size_t bytes = flags.bytes_first; bytes <= last;
+       bytes *= static_cast<size_t>(flags.factor)) {
+    sizes.push_back(bytes);
+  }
+  const NcclModel model(describe_for_nccl(cluster));
+  if (flags.json != "-") {
+    fmt::print("{}", format_nccl_times(model, sizes));
+  }
+  return flags.json.empty() ? ok() : write_output(flags.json, format_nccl_times_json(model, sizes));
 }
 
 Result<void> show_fabric(const TopoFlags& flags) {
@@ -248,22 +279,32 @@ Result<void> take_dc_of(const std::string& text, std::vector<int>* target) {
   return ok();
 }
 
-void add_search_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
+void add_cluster_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
   constexpr IntRange kNodes = {1, 65'536};
+  add_int(app, "--nodes", &flags->nodes, kNodes, "number of such machines (default 1)");
+  app.add_option("--graph", flags->graph_file, "take channels from this file (NCCL_GRAPH_FILE)")
+      ->type_name("FILE");
+  app.add_option("--json", flags->json, "write one JSON object to this file (-: stdout)")
+      ->type_name("FILE");
+}
+
+void add_times_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
+  constexpr IntRange kFactor = {2, 1024};
+  add_size(app, "-b", &flags->bytes_first, "smallest size (default 1K)");
+  add_size(app, "-e", &flags->bytes_last, "largest size (default 1G)");
+  add_int(app, "-f", &flags->factor, kFactor, "from one size to the next (default 4)");
+}
+
+void add_search_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
   constexpr IntRange kDcs = {1, 1024};
   constexpr IntRange kSwitch = {0, 1};
-  add_int(app, "--nodes", &flags->nodes, kNodes, "number of such machines (default 1)");
   add_int(app, "--dcs", &flags->dcs, kDcs, "datacenters, the nodes in equal blocks (default 1)");
   add_flag(
       app, "--dc-of", [flags](const std::string& text) { return take_dc_of(text, &flags->dc_of); },
       "datacenter of each node: n0,n1,...");
   add_int(app, "--scatter", &flags->scatter, kSwitch,
           "1: channels cross between datacenters at different nodes (default)");
-  app.add_option("--graph", flags->graph_file, "take channels from this file (NCCL_GRAPH_FILE)")
-      ->type_name("FILE");
   app.add_option("--graph-dump", flags->graph_dump, "write the node's channels to this file")
-      ->type_name("FILE");
-  app.add_option("--json", flags->json, "write one JSON object to this file (-: stdout)")
       ->type_name("FILE");
 }
 
@@ -313,11 +354,14 @@ Command add_topo_command(CLI::App& program) {
       {app->add_subcommand("show", "as a tree, with the paths between ranks"), show},
       {app->add_subcommand("dot", "for Graphviz, rings as coloured edges"), draw},
       {app->add_subcommand("dump", "this machine as a topology file"), dump},
+      {app->add_subcommand("times", "what NCCL's own model says of these channels: times, choices"),
+       show_times},
       {app->add_subcommand("search", "channels of a communicator"), search},
   };
   for (const Verb& verb : verbs) {
     const bool writes = verb.run == dump;
-    if (verb.run == search) {
+    if (verb.run == search || verb.run == show_times) {
+      add_cluster_flags(*verb.app, flags);
       verb.app
           ->add_option("FILE", flags->files,
                        "NCCL's topology XML, of COUNT nodes if FILE:COUNT (default: this machine)")
@@ -343,6 +387,7 @@ Command add_topo_command(CLI::App& program) {
     }
   }
   add_search_flags(*verbs.back().app, flags);
+  add_times_flags(*verbs[verbs.size() - 2].app, flags);
   verbs.push_back({add_fabric_verb(*app, flags), show_fabric});
   verbs.push_back({add_slurm_verb(*app, flags), import_slurm});
   return {app, [flags, verbs] {

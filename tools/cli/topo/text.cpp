@@ -203,4 +203,28 @@ std::string format_cluster(const ClusterChannels& cluster) {
   return out;
 }
 
+std::string format_nccl_times(const NcclModel& model, const std::vector<size_t>& sizes) {
+  std::string out =
+      "NCCL's own model, us; * is what it chooses. Not what calls take, and not what Plexus's "
+      "schedules cost\n";
+  for (size_t index = 0; index < kNcclCollectives; ++index) {
+    const auto collective = static_cast<NcclCollective>(index);
+    out += fmt::format("\n{:<14}", name(collective));
+    for (const NcclWay& way : model.ways(collective)) {
+      out += fmt::format("{:>15}", fmt::format("{}/{}", name(way.algorithm), name(way.protocol)));
+    }
+    out += "\n";
+    for (const size_t bytes : sizes) {
+      const NcclWay* const chosen = &model.choose(collective, bytes);
+      out += fmt::format("{:>14}", bytes);
+      for (const NcclWay& way : model.ways(collective)) {
+        out += fmt::format("{:>14.1f}{}", model.time_us(collective, way, bytes),
+                           &way == chosen ? '*' : ' ');
+      }
+      out += "\n";
+    }
+  }
+  return out;
+}
+
 }  // namespace plexus

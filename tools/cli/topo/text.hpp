@@ -2,10 +2,13 @@
 // Text output for machines and channels: a machine as a tree, as Graphviz, and lists.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "core/topo/cluster.hpp"
 #include "core/topo/system.hpp"
+#include "tools/cli/topo/nccl_model.hpp"
 
 namespace plexus {
 
@@ -19,6 +22,8 @@ std::string gb_text(float gb_per_s);
 std::string format_machine(const System& system);
 /// The channels of the search and of the communicator.
 std::string format_cluster(const ClusterChannels& cluster);
+/// A table of each collective: NCCL's algorithms and protocols by size.
+std::string format_nccl_times(const NcclModel& model, const std::vector<size_t>& sizes);
 /// Links with their bandwidth; each ring channel has its own colour (`found` may be null).
 std::string format_dot(const System& system, const NodeChannels* found);
 
