@@ -55,7 +55,7 @@ Program record_with(const RecordInput& input, int chunks, const Body& body) {
   if (ranks_of(input) == 1) {
     return record_copy(input);
   }
-  RecordingPrims prims(input.rank, ranks_of(input), chunks, input.joins);
+  RecordingPrims prims(input.rank, ranks_of(input), chunks, input.joins, input.sketches);
   body(prims);
   return std::move(prims).take();
 }

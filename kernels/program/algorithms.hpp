@@ -23,7 +23,8 @@ namespace plexus {
 /// in the ring, from 0, borrowed; empty: one. `above`: [datacenters] the one above each in trees,
 /// -1 at the root, borrowed; empty: the one before it. `heads`: ranks of each host that use a
 /// network that reduces. `joins`: chunks that go to one peer together travel in one message; only
-/// for an algorithm that has such a form, see Algorithm::joined.
+/// for an algorithm that has such a form, see Algorithm::joined. `sketches`: one step stands for
+/// all of such a message (Step::chunks), which says when what moves, but not where.
 struct RecordInput {
   int rank;
   std::span<const int> ring;
@@ -34,6 +35,7 @@ struct RecordInput {
   std::span<const int> above = {};
   int heads = 1;
   bool joins = false;
+  bool sketches = false;
 };
 
 /// The distribution of ranks over hosts, as far as costs depend on it.

@@ -38,6 +38,7 @@ struct Step {
   int receives = 0;
   int sends = 0;
   int own_position = 0;  // in the order of a reduction: number of peers before the local source
+  int chunks = 1;  // more only in a sketch (RecordInput): so many, whose peers these are, go as one
   After after = {};
   friend bool operator==(const Step&, const Step&) = default;
 };

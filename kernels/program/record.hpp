@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "kernels/program/program.hpp"
 
@@ -11,7 +13,8 @@ namespace plexus {
 
 class RecordingPrims {
  public:
-  RecordingPrims(int rank, int nranks, int chunks, bool joins = false) : joins_(joins) {
+  RecordingPrims(int rank, int nranks, int chunks, bool joins = false, bool sketches = false)
+      : joins_(joins), sketches_(joins && sketches) {
     program_.rank = rank;
     program_.nranks = nranks;
     program_.chunks = chunks;
@@ -36,7 +39,9 @@ class RecordingPrims {
   template <class Body>
   void message(const Body& body) {
     const size_t first = program_.lanes[lane_].steps.size();
+    sketched_from_ = sketches_ ? first : kNowhere;
     body();
+    sketched_from_ = kNowhere;
     std::vector<Step>& steps = program_.lanes[lane_].steps;
     for (size_t at = first; joins_ && at + 1 < steps.size(); ++at) {
       steps[at].with_next = true;
@@ -138,6 +143,16 @@ class RecordingPrims {
 
   template <class From, class To>
   void add(Step step, const From& from, const To& to) {
+    for (const At at : {At{step.source, step.source_chunk}, At{step.target, step.target_chunk}}) {
+      if (at.buffer == Buffer::kScratch) {
+        program_.scratch_chunks = std::max(program_.scratch_chunks, at.chunk + 1);
+      }
+    }
+    std::vector<Step>& steps = program_.lanes[lane_].steps;
+    if (steps.size() > sketched_from_) {
+      ++steps.back().chunks;
+      return;
+    }
     const auto& sources = as_list(from);
     const auto& targets = as_list(to);
     step.peers_first = static_cast<int>(program_.peers.size());
@@ -145,22 +160,21 @@ class RecordingPrims {
     step.sends = targets.size();
     step.own_position = sources.own_position();
     step.after = std::exchange(after_, {});
-    for (const At at : {At{step.source, step.source_chunk}, At{step.target, step.target_chunk}}) {
-      if (at.buffer == Buffer::kScratch) {
-        program_.scratch_chunks = std::max(program_.scratch_chunks, at.chunk + 1);
-      }
-    }
     for (int i = 0; i < sources.size(); ++i) {
       program_.peers.push_back(sources[i]);
     }
     for (int i = 0; i < targets.size(); ++i) {
       program_.peers.push_back(targets[i]);
     }
-    program_.lanes[lane_].steps.push_back(step);
+    steps.push_back(step);
   }
+
+  static constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
 
   Program program_;
   bool joins_;
+  bool sketches_;
+  size_t sketched_from_ = kNowhere;  // the step that stands for the message being recorded
   size_t lane_ = 0;
   After after_;  // condition for the next verb
 };

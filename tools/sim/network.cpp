@@ -102,6 +102,7 @@ class Recorder {
     input.root = job_.root;
     input.variant = channel % job_.algorithm->variants;
     input.joins = message_form_of(job_).joins;
+    input.sketches = !job_.exact_spans;
     return input;
   }
 
@@ -114,6 +115,7 @@ void mix_step(const Step& step, Fnv1a& hash) {
   hash.mix(static_cast<uint64_t>(step.source) << 8 | static_cast<uint64_t>(step.target));
   hash.mix(static_cast<uint64_t>(step.receives) << 32 | static_cast<uint64_t>(step.sends) << 1 |
            (step.accumulates ? 1U : 0U));
+  hash.mix(static_cast<uint64_t>(step.chunks));
   hash.mix(static_cast<uint64_t>(step.after.lane + 1) << 32 |
            static_cast<uint64_t>(step.after.step + 1));
 }
@@ -449,6 +451,14 @@ Result<SimNetwork> make_symmetric_network(const SimJob& job, size_t steps_record
     ends.push_back(std::move(view.ends));
   }
   const Classes classes(ends, std::move(looks));
+  constexpr size_t kStepsKept = size_t{1} << 27;
+  const size_t each = steps / static_cast<size_t>(job.nranks);
+  if (classes.count() * each > kStepsKept) {
+    return fail(Code::kInvalidArgument,
+                "of {} ranks {} do different things, about {} steps each: at most {} in all fit "
+                "into the memory; simulate fewer ranks, or a shorter call",
+                job.nranks, classes.count(), each, kStepsKept);
+  }
   if (!classes.are_stable()) {
     auto whole = make_network(job);
     if (whole.has_value()) {

@@ -249,10 +249,10 @@ class Simulation {
     const std::span<const Step> steps = message_of(lane);
     if (!job_.exact_spans) {
       const Geometry& geometry = *lane.geometry;
-      const uint64_t bytes = steps.size() * chunk_bytes(geometry, lane.loop, job_.element_bytes);
-      return geometry.blocked || steps.size() == 1
-                 ? bytes
-                 : std::min(bytes, geometry.part_count * job_.element_bytes);
+      const uint64_t chunks = steps.size() - 1 + static_cast<uint64_t>(steps.front().chunks);
+      const uint64_t bytes = chunks * chunk_bytes(geometry, lane.loop, job_.element_bytes);
+      const uint64_t whole = geometry.part_count * job_.element_bytes;
+      return geometry.blocked || chunks == 1 ? bytes : std::min(bytes, whole);
     }
     uint64_t bytes = 0;
     for (const Step& step : steps) {

@@ -2,8 +2,10 @@
 // Every algorithm of the table is proved, with the costs in the table.
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -71,6 +73,62 @@ TEST_P(EveryAlgorithm, IsProvedWithMessagesOfSeveralChunks) {
       ASSERT_EQ(result.reason, "") << nranks << " ranks" << (in_place ? ", in place" : "");
       ASSERT_LE(result.slots_needed, kSlots / 2);
       ASSERT_LE(result.rounds, is_torus ? algorithm.rounds(nranks) : 2 * (log2_up(nranks) + 1));
+    }
+  }
+}
+
+/// What `program` would be with a step for each message.
+Program sketch_of(Program program) {
+  for (Lane& lane : program.lanes) {
+    std::vector<Step> steps;
+    std::vector<int> place_of;  // by step
+    for (const Step& step : lane.steps) {
+      if (continues_message(lane, step)) {
+        ++steps.back().chunks;
+      } else {
+        steps.push_back(step);
+      }
+      place_of.push_back(static_cast<int>(steps.size()) - 1);
+    }
+    for (Lane& other : program.lanes) {
+      for (Step& step : &other == &lane ? steps : other.steps) {
+        if (step.after.lane == &lane - program.lanes.data()) {
+          step.after.step = place_of[static_cast<size_t>(step.after.step)];
+        }
+      }
+    }
+    lane.steps = std::move(steps);
+  }
+  return program;
+}
+
+TEST_P(EveryAlgorithm, IsSketchedByAStepForEachMessage) {
+  const Algorithm& algorithm = *GetParam();
+  if (algorithm.joined.rounds == nullptr) {
+    return;  // it has no such form
+  }
+  for (const int nranks : {2, 3, 8, 13, 32, 48}) {
+    std::vector<int> ring(static_cast<size_t>(nranks));
+    std::iota(ring.begin(), ring.end(), 0);
+    for (int rank = 0; rank < nranks; rank += 5) {
+      const RecordInput whole{.rank = rank, .ring = ring, .joins = true};
+      RecordInput input = whole;
+      input.sketches = true;
+      const Program sketch = algorithm.record(input);
+      const Program expected = sketch_of(algorithm.record(whole));
+      ASSERT_EQ(sketch.scratch_chunks, expected.scratch_chunks);
+      ASSERT_EQ(sketch.lanes.size(), expected.lanes.size());
+      for (size_t lane = 0; lane < sketch.lanes.size(); ++lane) {
+        ASSERT_EQ(sketch.lanes[lane].steps.size(), expected.lanes[lane].steps.size());
+        for (size_t at = 0; at < sketch.lanes[lane].steps.size(); ++at) {
+          const Step& step = sketch.lanes[lane].steps[at];
+          const Step& other = expected.lanes[lane].steps[at];
+          ASSERT_EQ(step.chunks, other.chunks) << nranks << " ranks, rank " << rank;
+          ASSERT_EQ(step.after, other.after);
+          ASSERT_TRUE(std::ranges::equal(sketch.recv_peers(step), expected.recv_peers(other)));
+          ASSERT_TRUE(std::ranges::equal(sketch.send_peers(step), expected.send_peers(other)));
+        }
+      }
     }
   }
 }
