@@ -24,6 +24,7 @@
 #include "kernels/algorithms/ring_all_reduce.hpp"
 #include "kernels/algorithms/ring_reduce_scatter.hpp"
 #include "kernels/algorithms/torus_all_reduce.hpp"
+#include "kernels/algorithms/torus_all_to_all.hpp"
 #include "kernels/algorithms/tree_all_reduce.hpp"
 #include "kernels/algorithms/tree_broadcast.hpp"
 #include "kernels/algorithms/two_shot_all_reduce.hpp"
@@ -242,6 +243,12 @@ Program record_binomial_reduce(const RecordInput& in) {
 Program with_scratch(Program program, int chunks) {
   program.scratch_chunks = chunks;
   return program;
+}
+Program record_torus_all_to_all(const RecordInput& in) {
+  const int n = ranks_of(in);
+  return with_scratch(
+      record_with(in, n, [&](auto& prims) { torus_all_to_all(prims, view_of(in)); }),
+      n == 1 ? 0 : n);
 }
 int binomial_scratch(const RecordInput& in) {
   return in.joins ? largest_subtree(ranks_of(in)) - 1 : 0;
@@ -496,6 +503,9 @@ constexpr Algorithm kAlgorithms[] = {
     joined({"bruck_all_to_all", "bruck", Collective::kAllToAll, record_bruck_all_to_all,
             bruck_all_to_all_rounds, bruck_all_to_all_chunks, bruck_all_to_all_in_all, zero, all},
            {log2_up, bruck_all_to_all_message}),
+    joined({"torus_all_to_all", "torus", Collective::kAllToAll, record_torus_all_to_all,
+            torus_all_to_all_rounds, torus_all_to_all_chunks, torus_all_to_all_in_all, zero, all},
+           {torus_all_to_all_joined_rounds, torus_message}),
     {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, others,
      others_in_all, zero, all},
     joined({"binomial_gather", "binomial", Collective::kGather, record_binomial_gather,

@@ -172,6 +172,17 @@ inline int bruck_all_to_all_chunks(int nranks) {
   }
   return chunks;
 }
+inline int torus_all_to_all_rounds(int nranks) {
+  const Torus torus = Torus::of(nranks);
+  return (torus.columns - 1) * batches(torus.rows) + (torus.rows - 1) * batches(torus.columns);
+}
+inline int torus_all_to_all_joined_rounds(int nranks) {
+  return Torus::of(nranks).columns > 1 ? 2 : 1;
+}
+inline int torus_all_to_all_chunks(int nranks) {
+  const Torus torus = Torus::of(nranks);
+  return torus.rows * (torus.columns - 1) + torus.columns * (torus.rows - 1);
+}
 
 inline int binomial_rounds(int nranks) {
   int most = 0;
@@ -205,6 +216,9 @@ inline int64_t butterfly_in_all(int nranks) {
 }
 inline int64_t bruck_all_to_all_in_all(int nranks) {
   return int64_t{nranks} * bruck_all_to_all_chunks(nranks);
+}
+inline int64_t torus_all_to_all_in_all(int nranks) {
+  return int64_t{nranks} * torus_all_to_all_chunks(nranks);
 }
 inline int64_t binomial_hops(int nranks) {
   int64_t hops = 0;

@@ -307,7 +307,7 @@ std::vector<Case> algorithm_cases() {
         "allreduce:quadrupling", "allreduce:nearhalving", "allreduce:swing",
         "allreduce:hierarchical;broadcast:hierarchical;reduce:hierarchical;"
         "allgather:hierarchical;reducescatter:hierarchical;alltoall:hierarchical",
-        "allreduce:dcpairs", "allreduce:torus", "allreduce:twoshot",
+        "allreduce:dcpairs", "allreduce:torus;alltoall:torus", "allreduce:twoshot",
         "allreduce:biring;allgather:biring",
         "allreduce:allpairs;broadcast:allpairs;reduce:allpairs;allgather:allpairs;"
         "reducescatter:allpairs"}) {
