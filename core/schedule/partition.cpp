@@ -19,6 +19,8 @@ constexpr uint64_t kChainChunkBytesMin = uint64_t{16} * 1024;
 // Through memory a message costs little beside the copies that chunks need to travel together: up
 // to here it is more. Over a network it costs more than copying a slot.
 constexpr uint64_t kJoinedBytesInMemoryMax = uint64_t{8} * 1024;
+// Fewer chunks cost no less together (2 to 8 ranks; docs/performance.md).
+constexpr size_t kJoinedChunksInMemoryMin = 5;
 
 // Largest scratch memory of one channel of a call.
 constexpr uint64_t kScratchBytesMax = uint64_t{8} * 1024 * 1024;
@@ -115,7 +117,8 @@ MessageForm message_form_of(const MessageInput& input, const PartitionInput& cal
   // A file whose programs are not proved with a message for each chunk has this form only.
   MessageForm apart;
   apart.chunks = recorded != nullptr && recorded->apart.empty() ? chunks : 1;
-  if (chunks == 1 || (input.on_device && uses_lines(input.protocol))) {
+  const bool is_few = input.in_memory && !input.on_device && chunks < kJoinedChunksInMemoryMin;
+  if (chunks == 1 || is_few || (input.on_device && uses_lines(input.protocol))) {
     return apart;
   }
   const MessageForm joined = {.joins = true, .chunks = chunks, .evenly = !input.in_memory};

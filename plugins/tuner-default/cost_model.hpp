@@ -47,7 +47,7 @@ inline constexpr Calibration kDefaultCalibration = {
         {6.0, 1.5, 2.0e-4},    // network: loopback TCP
         {500.0, 2.0, 8.0e-4},  // xdc: 10 Gbit/s, 1 ms round trip
     }},
-    {2.2e-5, 0.45, 0.5},
+    {2.2e-5, 1.1, 0.5},
 };
 
 /// PLEXUS_LINK_* of the slowest class that joins any two ranks.

@@ -137,6 +137,10 @@ TEST(MessageForm, JoinsChunksWhereTheLongestMessageIsShort) {
   // Chunks of an all-reduce have a cache line each, but a message no more than the call.
   EXPECT_TRUE(joins("halving_doubling_all_reduce", Collective::kAllReduce, 8192, 1024,
                     {.in_memory = true}));
+  // Of 8 ranks it has 4: in memory those cost as much alone.
+  EXPECT_FALSE(joins("bruck_all_gather", kGather, 8, 8, {.in_memory = true}));
+  EXPECT_TRUE(joins("bruck_all_gather", kGather, 8, 8, {.in_memory = true, .on_device = true}));
+  EXPECT_TRUE(joins("bruck_all_gather", kGather, 8, 8, {}));
   const MessageInput lines{.protocol = Protocol::kLL, .on_device = true};
   EXPECT_FALSE(joins("bruck_all_gather", kGather, 8, 16, lines));
 }
