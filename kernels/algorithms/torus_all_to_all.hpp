@@ -69,8 +69,9 @@ PLEXUS_HOST_DEVICE void torus_all_to_all(Prims& prims, const RingView& ring) {
       prims, rows - 1, columns,
       [&](int d, int column) {
         const int to = (at.row + d) % rows;
-        prims.send(column == at.column && !waits ? Buffer::kInput : Buffer::kScratch,
-                   rank(to, column), rank(to, at.column), ByAddress::kNo);
+        const bool is_mine = column == at.column && !waits;
+        prims.send(is_mine ? Buffer::kInput : Buffer::kScratch, rank(to, column),
+                   rank(to, at.column), is_mine ? ByAddress::kYes : ByAddress::kNo);
       },
       [&](int d, int column) {
         const int from = at.row_behind(d);

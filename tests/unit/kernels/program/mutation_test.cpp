@@ -216,7 +216,14 @@ bool swap_steps(const Place& place) {
     return false;
   }
   Step& next = place.lane->steps[place.at + 1];
-  if (place.step() == next || is_independent(place, place.step(), next)) {
+  const Program& program = *place.program;
+  Step same = next;  // with peers of its own in the list, which may be the same ones
+  same.peers_first = place.step().peers_first;
+  const bool is_same =
+      same == place.step() &&
+      std::ranges::equal(program.recv_peers(next), program.recv_peers(place.step())) &&
+      std::ranges::equal(program.send_peers(next), program.send_peers(place.step()));
+  if (is_same || is_independent(place, place.step(), next)) {
     return false;
   }
   std::swap(place.step(), next);
