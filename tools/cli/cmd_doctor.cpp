@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `plexus doctor`: what the ranks of a running job do, and who keeps whom waiting. It asks one
-// process (core/stall/status_server.hpp), which asks all others over the job's control plane.
+// process (core/stall/status_server.hpp), which asks all others over the job's control plane; with
+// --ras at the port of NCCL's RAS protocol, which jobs of NCCL have, too.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -23,6 +24,7 @@
 #include "core/os/local_socket.hpp"
 #include "guest/file.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/ras_client.hpp"
 
 namespace plexus {
 namespace {
@@ -42,6 +44,8 @@ struct Options {
   bool here = false;
   bool watch = false;
   bool as_json = false;
+  bool as_metrics = false;
+  std::string ras;
   int recent = kRecentShown;
 };
 
@@ -253,7 +257,23 @@ void print_comm(const json& comm) {
   fmt::print("  {}\n", comm.contains("verdict") ? comm.value("verdict", "") : "no rank waits");
 }
 
+int ask_at_port(const Options& options) {
+  auto report = ask_ras(options.ras, options.as_json || options.as_metrics, false);
+  if (report.has_value() && options.as_metrics) {
+    report = make_ras_metrics(report.value());
+  }
+  if (report.has_error()) {
+    return report_error(report.error(), kExitWrong);
+  }
+  fmt::print("{}", report.value());
+  (void)std::fflush(stdout);
+  return kExitOk;
+}
+
 int run_once(const Options& options) {
+  if (!options.ras.empty()) {
+    return ask_at_port(options);
+  }
   const auto answer = ask(options.pid, !options.here, kAnswerTime);
   if (answer.has_error()) {
     return report_error(answer.error(), kExitWrong);
@@ -275,7 +295,7 @@ int run_once(const Options& options) {
 }
 
 int run_doctor(const Options& options) {
-  if (options.pid == 0) {
+  if (options.pid == 0 && options.ras.empty()) {
     return list_processes(options.as_json);
   }
   constexpr auto kPause = std::chrono::seconds(2);
@@ -304,6 +324,13 @@ Command add_doctor_command(CLI::App& program) {
   app->add_option("--recent", options->recent, "How many of the last calls to show")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  app->add_option("--ras", options->ras,
+                  "HOST:PORT where a process of the job answers NCCL's RAS protocol, also one of "
+                  "NCCL; on this host localhost:28028")
+      ->excludes("PID");
+  app->add_flag("--metrics", options->as_metrics, "The answer at --ras in Prometheus' text format")
+      ->needs("--ras")
+      ->excludes("--json");
   return {app, [options] { return run_doctor(*options); }};
 }
 

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/cli/ras_client.hpp"
+
+namespace plexus {
+namespace {
+
+using nlohmann::json;
+
+/// Metrics in the order in which they were first mentioned, each with its samples in one place, as
+/// the format wants it.
+class Metrics {
+ public:
+  void add(const std::string& name,
+           const char* type,
+           const char* help,
+           const std::vector<std::pair<const char*, std::string>>& labels,
+           double value) {
+    const auto [at, is_new] = places_.emplace(name, texts_.size());
+    if (is_new) {
+      texts_.push_back(fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, type));
+    }
+    std::string joined;
+    for (const auto& [label, text] : labels) {
+      joined += fmt::format("{}{}=\"{}\"", joined.empty() ? "" : ",", label, escape(text));
+    }
+    texts_[at->second] += fmt::format("{}{{{}}} {}\n", name, joined, value);
+  }
+  [[nodiscard]] std::string text() const {
+    std::string all;
+    for (const std::string& each : texts_) {
+      all += each;
+    }
+    return all;
+  }
+
+ private:
+  static std::string escape(const std::string& text) {
+    std::string escaped;
+    for (const char c : text) {
+      escaped += c == '\n'               ? "\\n"
+                 : c == '"' || c == '\\' ? std::string("\\") + c
+                                         : std::string(1, c);
+    }
+    return escaped;
+  }
+  std::map<std::string, size_t> places_;
+  std::vector<std::string> texts_;
+};
+
+std::string number(const json& value) { return std::to_string(value.get<int64_t>()); }
+
+void add_comm(Metrics& metrics, const json& comm) {
+  const std::string hash = comm.at("hash");
+  for (const char* const list : {"ranks", "missing_ranks"}) {
+    for (const json& rank : comm.at(list)) {
+      metrics.add("plexus_rank_up", "gauge", "1: the rank's process answers",
+                  {{"comm", hash},
+                   {"rank", number(rank.at("rank"))},
+                   {"host", rank.at("host")},
+                   {"pid", number(rank.at("pid"))}},
+                  list == std::string("ranks") ? 1 : 0);
+    }
+  }
+  for (const json& rank : comm.at("ranks")) {
+    const std::string index = number(rank.at("rank"));
+    for (const auto& [kind, count] : rank.at("collective_counts").items()) {
+      metrics.add("plexus_collectives_total", "counter", "collectives that the rank has called",
+                  {{"comm", hash}, {"rank", index}, {"collective", kind}}, count.get<double>());
+    }
+    metrics.add("plexus_rank_error", "gauge", "ncclResult_t of the rank's communicator; 0: none",
+                {{"comm", hash}, {"rank", index}},
+                rank.at("status").at("async_error").get<double>());
+    metrics.add("plexus_rank_wait_seconds", "gauge", "how long the rank's call has not moved",
+                {{"comm", hash}, {"rank", index}},
+                rank.value("activity", "") == "waiting" ? rank.value("activity_sec", 0.0) : 0.0);
+  }
+}
+
+}  // namespace
+
+Result<std::string> make_ras_metrics(const std::string& report) {
+  const json parsed = json::parse(report, nullptr, false);
+  try {
+    Metrics metrics;
+    for (const json& comm : parsed.at("communicators")) {
+      add_comm(metrics, comm);
+    }
+    for (const json& verdict : parsed.value("verdicts", json::array())) {
+      metrics.add("plexus_verdict_seconds", "gauge",
+                  "for how long a rank has kept others waiting, by what is found to be the cause",
+                  {{"comm", verdict.at("communicator")},
+                   {"rank", number(verdict.at("rank"))},
+                   {"cause", verdict.at("cause")}},
+                  verdict.at("since_sec").get<double>());
+    }
+    return metrics.text();
+  } catch (const json::exception& broken) {
+    return fail(Code::kRemoteError, "the answer is no report of NCCL's RAS protocol: {}",
+                broken.what());
+  }
+}
+
+}  // namespace plexus
