@@ -63,6 +63,9 @@ struct Config {
   int64_t stall_s = 30;               // NOLINT(readability-magic-numbers): a default
   std::string stall_file;
   bool doctor = true;
+  bool ras_enable = true;
+  std::string ras_addr = "localhost:28028";
+  std::string ras_timeout_factor = "1";
   std::string net_security = "auth";
   std::string secret_file;
   std::string job_secret;  // of that file, or of ncclSetEncryption; no setting

@@ -91,6 +91,8 @@ class Agent {
   [[nodiscard]] bool knows_death_of(uint32_t process) const {
     return state_.dead.count(process) != 0;
   }
+  /// It has died or left.
+  [[nodiscard]] bool is_gone(uint32_t process) const { return state_.is_gone(process); }
   [[nodiscard]] std::optional<uint32_t> parent() const noexcept { return membership_.parent(); }
   /// Ranks of a group whose processes are known to have died or left, in rank order of the group.
   [[nodiscard]] std::vector<uint32_t> gone_ranks(uint64_t group) const {

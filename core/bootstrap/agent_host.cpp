@@ -87,6 +87,20 @@ std::string AgentHost::process_name_of(uint32_t rank) {
   return is_here ? std::string() : map->table.process_name_of(rank);
 }
 
+ProcessPlace AgentHost::place_of(uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  const FamilyMap* const map = agent_.map();
+  if (map == nullptr || map->table.nprocesses() == 1) {
+    return {};
+  }
+  const uint32_t process = map->table.process_of(rank);
+  const auto address = map->table.address_of(process);
+  return {.address = address.has_value() ? address.value().to_host() : std::string(),
+          .pid = map->table.pid_of(process),
+          .is_dead = agent_.knows_death_of(process),
+          .is_gone = agent_.is_gone(process)};
+}
+
 std::vector<uint32_t> AgentHost::gone_ranks(uint64_t group) {
   const std::lock_guard lock(mutex_);
   return agent_.gone_ranks(group);

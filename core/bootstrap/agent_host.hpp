@@ -39,6 +39,7 @@ class AgentHost {
   [[nodiscard]] std::string host_name_of(uint32_t rank);
   /// "host:pid"; "": there is no other process, or the table is not there yet.
   [[nodiscard]] std::string process_name_of(uint32_t rank);
+  [[nodiscard]] ProcessPlace place_of(uint32_t rank);
   /// See Agent.
   [[nodiscard]] std::vector<uint32_t> gone_ranks(uint64_t group);
   /// A message of a rank of this process.

@@ -64,6 +64,11 @@ std::string Exchange::process_of(int rank) const {
   return family_->process_name_of(members_[static_cast<size_t>(rank)]);
 }
 
+ProcessPlace Exchange::place_of(int rank) const {
+  PLEXUS_DCHECK(rank >= 0 && rank < nranks(), rank, nranks());
+  return family_->place_of(members_[static_cast<size_t>(rank)]);
+}
+
 void Exchange::count(uint64_t size_bytes) noexcept {
   messages_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(size_bytes, std::memory_order_relaxed);

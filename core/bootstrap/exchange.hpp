@@ -39,6 +39,8 @@ class Exchange {
   /// "host:pid" of a rank, for messages; "": there is no other process. Valid after the first
   /// gather.
   [[nodiscard]] std::string process_of(int rank) const;
+  /// Valid after the first gather.
+  [[nodiscard]] ProcessPlace place_of(int rank) const;
 
   /// Collective: every rank's blob (at most 1 MiB each), by rank. Returns an Error early when
   /// `*give_up` becomes true.

@@ -2,8 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace plexus {
+
+/// Where the process of a rank is, and whether it still is.
+struct ProcessPlace {
+  std::string address = {};  // of its agent, without port; "": there is no other process
+  int32_t pid = 0;
+  bool is_dead = false;
+  bool is_gone = false;  // it has died or left the job
+};
 
 /// Why a group failed; the `tag` of kFail to a rank.
 enum class FailureCause : uint8_t {

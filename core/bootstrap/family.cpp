@@ -21,6 +21,8 @@ std::string Family::host_name_of(uint32_t rank) const { return host_->host_name_
 
 std::string Family::process_name_of(uint32_t rank) const { return host_->process_name_of(rank); }
 
+ProcessPlace Family::place_of(uint32_t rank) const { return host_->place_of(rank); }
+
 std::vector<uint32_t> Family::gone_ranks(uint64_t group) const { return host_->gone_ranks(group); }
 
 void Family::open_group(uint64_t group) {

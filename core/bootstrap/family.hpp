@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/base/clock.hpp"
+#include "core/bootstrap/failure_cause.hpp"
 #include "core/bootstrap/gathered.hpp"
 #include "core/bootstrap/message.hpp"
 
@@ -47,6 +48,7 @@ class Family {
 
   [[nodiscard]] std::string host_name_of(uint32_t rank) const;
   [[nodiscard]] std::string process_name_of(uint32_t rank) const;
+  [[nodiscard]] ProcessPlace place_of(uint32_t rank) const;
   [[nodiscard]] std::vector<uint32_t> gone_ranks(uint64_t group) const;
   void open_group(uint64_t group);
   /// Leaves the group. Peers that still probe this rank receive `record` (see on_probe).

@@ -57,6 +57,10 @@ class ProcessTable {
     PLEXUS_DCHECK(process < nprocesses(), process, nprocesses());
     return rows_[process].id;
   }
+  [[nodiscard]] int32_t pid_of(uint32_t process) const {
+    PLEXUS_DCHECK(process < nprocesses(), process, nprocesses());
+    return rows_[process].pid;
+  }
   [[nodiscard]] Result<SocketAddress> address_of(uint32_t process) const;
   [[nodiscard]] const std::string& host_name_of(uint32_t rank) const {
     return hosts_[rows_[process_of(rank)].host];

@@ -9,6 +9,7 @@
 #include "core/base/text.hpp"
 #include "core/comm/one_sided.hpp"
 #include "core/comm/process.hpp"
+#include "core/comm/watched.hpp"
 #include "core/os/asymmetric_fence.hpp"
 #include "core/setup/tuner_facts.hpp"
 #include "core/transport/connections.hpp"
@@ -337,18 +338,12 @@ Result<void> Communicator::start(CommSetup setup) {
       stop_with(error);
     }
   });
-  process_.stalls.add({.group = setup_.group,
-                       .rank = setup_.rank,
-                       .nranks = setup_.nranks,
-                       .exchange = setup_.exchange.get(),
-                       .calls = call_log_.get(),
-                       .thread = &calling_thread,
-                       .fail = [this](const Error& error) { fail(error); },
-                       .is_busy = [this] { return is_busy(); },
-                       .patience = std::chrono::seconds(setup_.config.stall_s),
-                       .file = setup_.config.stall_file});
+  process_.stalls.add(describe_member(*this));
   if (setup_.config.doctor) {
     process_.status.start();
+  }
+  if (setup_.config.ras_enable) {
+    process_.ras.start(setup_.config);
   }
   if (device_rank_ != nullptr) {
     process_.device_watch.add(*this);

@@ -28,6 +28,7 @@
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/nccl_profiler/profiler.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/ras/ras_server.hpp"
 #include "core/rates/rates_file.hpp"
 #include "core/setup/comm_setup.hpp"
 #include "core/setup/topology.hpp"
@@ -65,6 +66,7 @@ class Process final : private ForkAware {
   LaunchPool launches;
   StallWatch stalls;
   StatusServer status{stalls};
+  RasServer ras{stalls};
 
   /// All settings. The first call loads NCCL_ENV_PLUGIN, which then answers for them; if that
   /// fails, all calls do.

@@ -227,7 +227,7 @@ Socket Socket::open(int family) {
       [&] { return ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
 }
 
-Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high) {
+Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high, bool is_shared) {
   const int fixed = address.port();
   const PortRange range = fixed != 0 ? PortRange{fixed, fixed} : PortRange{port_low, port_high};
   Socket socket;
@@ -237,6 +237,7 @@ Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high
     address.set_port(port);
     return socket.is_open() &&
            setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+           (!is_shared || setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
            bind(socket.fd_, address.raw(), address.raw_size()) == 0 &&
            ::listen(socket.fd_, kBacklog) == 0;
   });

@@ -71,8 +71,12 @@ class Socket {
   Socket& operator=(Socket&& other) noexcept;
 
   /// Listens at `address`; port 0: any free port, or, when high > 0, the first free one of
-  /// [low, high].
-  static Result<Socket> listen(SocketAddress address, int port_low, int port_high);
+  /// [low, high]. `is_shared`: other processes of the same user may listen there, too, and the
+  /// system chooses one of them for each connection.
+  static Result<Socket> listen(SocketAddress address,
+                               int port_low,
+                               int port_high,
+                               bool is_shared = false);
   /// Makes one attempt to connect. kRemoteError: the host refuses, so nothing listens there.
   /// kTimeout: nothing comes back.
   static Result<Socket> connect(const SocketAddress& address, const Patience& patience);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "guest/assert.hpp"
 #include "kernels/layout/collective.hpp"
 #include "kernels/layout/fifo.hpp"
 
@@ -49,6 +50,10 @@ class CallLog {
     }
     return sum;
   }
+  /// Number of collectives of one kind that were called.
+  [[nodiscard]] uint64_t collectives(Collective kind) const noexcept {
+    return kinds_[static_cast<size_t>(kind)].load(std::memory_order_relaxed);
+  }
   /// Number of calls of either kind.
   [[nodiscard]] uint64_t calls() const noexcept {
     return collectives() + messages_.load(std::memory_order_acquire);
@@ -68,6 +73,9 @@ class CallLog {
   /// Notes the next collective. `record.sequence` is collectives().
   void note_collective(const CallRecord& record) noexcept {
     note(record, record.sequence + messages_.load(std::memory_order_relaxed));
+    PLEXUS_DCHECK(record.collective < kCollectiveKinds, record.collective);
+    std::atomic<uint64_t>& kind = kinds_[record.collective];  // beside collectives_
+    kind.store(kind.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     collectives_.store(record.sequence + 1, std::memory_order_release);  // pairs with collectives()
   }
   /// Numbers the next message and notes it. The first call allocates.
@@ -103,6 +111,7 @@ class CallLog {
   }
 
   static constexpr size_t kRecords = 256;
+  static constexpr size_t kCollectiveKinds = static_cast<size_t>(Collective::kSend);
 
  private:
   static constexpr size_t kKinds = 4;  // kinds of messages per peer
@@ -117,8 +126,10 @@ class CallLog {
   }
 
   int nranks_;
-  // Every collective stores to this one and to its record, and to nothing else.
+  // Every collective stores to this one, to that of its kind and to its record, and to nothing
+  // else.
   mutable std::atomic<uint64_t> collectives_{0};
+  std::atomic<uint64_t> kinds_[kCollectiveKinds] = {};
   mutable std::atomic<uint64_t> messages_{0};
   SharedCall records_[kRecords] = {};                      // call n is at n mod kRecords
   std::unique_ptr<std::atomic<uint64_t>[]> owner_;         // [nranks][kKinds]

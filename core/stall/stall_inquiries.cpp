@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <mutex>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -26,11 +25,6 @@ using std::chrono::seconds;
 constexpr uint32_t kDoublingsMax = 10;
 constexpr size_t kCauseBytesMax = 128;  // from other ranks, as are the causes of one stall
 constexpr size_t kCausesMax = 16;
-
-uint64_t random_id() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device();
-}
 
 /// Lower ranks inquire earlier and so spare the others: the later, the lower in the tree of 16.
 /// After the first probes, from which ranks know that a call of theirs is awaited.

@@ -2,6 +2,7 @@
 #include "core/stall/stall_member.hpp"
 
 #include <algorithm>
+#include <random>
 
 #include <fmt/format.h>
 
@@ -21,6 +22,11 @@ uint32_t seconds_since(Clock::time_point then, Clock::time_point now) {
 }
 
 }  // namespace
+
+uint64_t random_id() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
 
 StallEntries::value_type* find_stalled_by(StallEntries& entries, pthread_t thread) {
   for (auto& each : entries) {

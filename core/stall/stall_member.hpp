@@ -21,6 +21,7 @@
 #include "core/engine/execution.hpp"
 #include "core/schedule/call_log.hpp"
 #include "core/stall/inquiry.hpp"
+#include "core/stall/roll_record.hpp"
 #include "core/stall/stall_probe.hpp"
 
 namespace plexus {
@@ -64,8 +65,12 @@ struct StallMember {
   const CallingThread* thread = nullptr;
   std::function<void(const Error&)> fail;  // fails the communicator on all ranks
   std::function<bool()> is_busy;  // a thread is in a call, or a call is on a stream; never blocks
-  std::chrono::seconds patience{0};  // PLEXUS_STALL_S; 0: never inquires
-  std::string file;                  // PLEXUS_STALL_FILE; "": none
+  std::function<MemberState()> look;  // never blocks for long
+  int device = -1;                    // -1: computes on the host
+  std::string host;                   // the name of this process's host
+  std::string address;                // of this process; "": there is no other
+  std::chrono::seconds patience{0};   // PLEXUS_STALL_S; 0: never inquires
+  std::string file;                   // PLEXUS_STALL_FILE; "": none
 };
 using StallKey = std::pair<uint64_t, int>;  // group and rank
 
@@ -105,6 +110,9 @@ using StallEntries = std::map<StallKey, StallEntry>;
 inline constexpr std::chrono::seconds kProbeEvery{1};
 /// The engine confirms a stall more often, and peers repeat their probes so.
 inline constexpr std::chrono::seconds kStallFresh{3};
+
+/// Of an inquiry or a roll call.
+[[nodiscard]] uint64_t random_id();
 
 /// The member that this thread waits in; nullptr: none.
 [[nodiscard]] StallEntries::value_type* find_stalled_by(StallEntries& entries, pthread_t thread);

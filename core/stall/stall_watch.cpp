@@ -161,20 +161,61 @@ void StallWatch::serve() {
 }
 
 void StallWatch::serve_round() {
+  bool calls_roll = false;
   {
     const std::lock_guard lock(mutex_);
     take_inbox();
     look(Clock::now());
-    const bool any =
-        !waiting_.empty() || std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-          return entry.second.stall.has_value() || entry.second.inquiries->any();
-        });
+    calls_roll = rolls_.any();
+    const bool any = !waiting_.empty() || calls_roll ||
+                     std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+                       return entry.second.stall.has_value() || entry.second.inquiries->any();
+                     });
     if (any) {
       const std::lock_guard inbox_lock(inbox_mutex_);
       awake_ = true;
     }
   }
+  if (calls_roll) {
+    visit([this](const StallMember& member) { rolls_.skip_gone(member); });
+  }
   send_all();
+}
+
+void StallWatch::visit(const std::function<void(const StallMember&)>& look) {
+  std::map<uint64_t, Key> members;  // one of each group
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, entry] : entries_) {
+      members.emplace(key.first, key);
+    }
+  }
+  for (const auto& [group, key] : members) {
+    if (const Pin pinned(*this, key); pinned.entry != nullptr) {
+      look(pinned.entry->member);
+    }
+  }
+}
+
+JobRoll StallWatch::call_roll(std::chrono::milliseconds time) {
+  const uint64_t id = rolls_.start(time);
+  start_thread();
+  JobRoll roll = rolls_.wait(id, time);
+  roll.known = list_known(*this);
+  return roll;
+}
+
+std::vector<KnownRank> list_known(StallWatch& watch) {
+  std::vector<KnownRank> known;
+  watch.visit([&](const StallMember& member) {
+    for (int rank = 0; rank < member.nranks; ++rank) {
+      known.push_back({.group = member.group,
+                       .rank = rank,
+                       .name = member.exchange->process_of(rank),
+                       .place = member.exchange->place_of(rank)});
+    }
+  });
+  return known;
 }
 
 /// Requires mutex_. Loses nothing when there is no memory.
@@ -195,6 +236,7 @@ void StallWatch::look(TimePoint now) {
     }
     look_into(entry, now);
   }
+  rolls_.tick(now);
 }
 
 /// Returns false if the arrival must be kept until the engine has checked the stall again.
@@ -203,7 +245,7 @@ bool StallWatch::is_handled(const StallArrival& arrival, TimePoint now) {
   if (at == entries_.end() || now - arrival.at > kStallFresh) {
     return true;
   }
-  if (handle_inquiry(arrival, at->second, now)) {
+  if (handle_inquiry(arrival, at->second, now) || rolls_.take(arrival, now)) {
     return true;
   }
   if (!arrival.left) {

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,7 @@
 #include "core/engine/execution.hpp"
 #include "core/stall/circle_search.hpp"
 #include "core/stall/stall_member.hpp"
+#include "core/stall/stall_rolls.hpp"
 #include "core/stall/verdict.hpp"
 
 namespace plexus {
@@ -47,6 +49,11 @@ class StallWatch {
   /// Asks all ranks of this process's communicators what they do; a JSON array with an object for
   /// each communicator. Blocks until the answers are there, at most Inquiries::kTime.
   [[nodiscard]] std::string inquire();
+
+  /// What all processes of the job say that answer in `time`. Blocks for little longer than that.
+  [[nodiscard]] JobRoll call_roll(std::chrono::milliseconds time);
+  /// Calls `look` with one member of each communicator of this process, without the lock.
+  void visit(const std::function<void(const StallMember&)>& look);
 
   /// See RankState.
   void on_stalled(uint64_t group, int rank, Standstill standstill);
@@ -136,6 +143,7 @@ class StallWatch {
   std::vector<Sentence> sentences_;
   std::map<uint64_t, std::string> asked_;  // inquiry of inquire() -> its JSON, when it is there
   std::condition_variable answered_;
+  StallRolls rolls_{mutex_, entries_, out_};
   uint64_t epochs_ = 0;
 
   std::mutex inbox_mutex_;  // lock order: mutex_ before inbox_mutex_
@@ -145,5 +153,8 @@ class StallWatch {
   bool stop_ = false;
   std::thread thread_;
 };
+
+/// The ranks of all communicators of this process, and where they are.
+[[nodiscard]] std::vector<KnownRank> list_known(StallWatch& watch);
 
 }  // namespace plexus

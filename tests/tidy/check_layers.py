@@ -50,7 +50,8 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/launch": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine", "core/schedule",
                     "kernels/layout", "kernels/cuda"],
     "core/stall": ["core/base", "core/os", "core/plugin", "core/bootstrap", "core/engine", "core/schedule", "kernels/layout"],
-    "core/comm": ["core/base", "core/os", "core/rates", "core/device", "core/plugin", "core/bootstrap", "core/transport", "core/engine",
+    "core/ras": ["core/base", "core/os", "core/stall"],
+    "core/comm": ["core/base", "core/os", "core/ras", "core/rates", "core/device", "core/plugin", "core/bootstrap", "core/transport", "core/engine",
                   "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout"],
     "core/api": ["core/base", "core/os", "core/bootstrap", "core/job", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
@@ -74,7 +75,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"infiniband/": ["plugins/net-ib"],
     r"yaml\.h": ["tools/slurm"],
     r"CLI/": ["tools/cli"],
-    r"nlohmann/": ["core/programs", "core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
+    r"nlohmann/": ["core/programs", "core/ras", "core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
 }
 FETCHED = {  # code -> the only folders of the library that may have it; others are handed what they need
     r"\bProcess::instance\(": ["core/api"],
