@@ -174,11 +174,20 @@ class Ras(job.Test):
         metrics = self.doctor(address, "--metrics")
         self.assertRegex(metrics, rf'(?m)^plexus_rank_up\{{comm="0x[0-9a-f]+",rank="2",host="[0-9.]+",pid="{ranks[2].pid}"\}} 1$')
         self.assertRegex(metrics, r'(?m)^plexus_collectives_total\{comm="0x[0-9a-f]+",rank="0",collective="AllReduce"\} [0-9]+$')
+        top, = map(json.loads, self.top("--ras", address, "--once", "--json", "--every", 0.2).splitlines())
+        comm, = top["communicators"]
+        self.assertEqual((comm["size"], comm["missing"]), (3, 0))
+        self.assertGreater(comm["calls"], 20)
+        self.assertIn("COMM                RANKS MISSING", self.top("--ras", address, "--once", "--every", 0.2))
         self.assertEqual(metrics.count("# TYPE plexus_collectives_total counter\n"), 1)
         for rank in ranks.values():
             rank.stop()
         self.assertIn("cannot connect", self.doctor(address, code=1))
         self.assertIn("write host:port", self.doctor("localhost", code=1))
+
+    def top(self, *arguments):
+        return subprocess.run([job.PLEXUS, "top", *map(str, arguments)], capture_output=True, text=True, timeout=job.bound(60),
+                              env=job.clean_environment(), check=True).stdout
 
     def doctor(self, address, *arguments, code=0):
         ended = subprocess.run([job.PLEXUS, "doctor", "--ras", address, *arguments], capture_output=True, text=True,

@@ -34,6 +34,7 @@ class Usage(job.Test):
                                  (("program", "verify"), "FILE"),
                                  (("program", "run"), "FILE"),
                                  (("program", "run", "x.xml", "--mode", "many"), "--mode"),
+                                 (("top", "--every", "0"), "--every"), (("doctor", "--metrics"), "--ras"),
                                  (("plugin", "info"), "LIB")]:
             with self.subTest(arguments):
                 ended = self.run_plexus(*arguments)

@@ -38,6 +38,7 @@ Command add_run_command(CLI::App& program);
 Command add_sim_command(CLI::App& program);
 Command add_plugin_command(CLI::App& program);
 Command add_cluster_command(CLI::App& program);
+Command add_top_command(CLI::App& program);
 Command add_topo_command(CLI::App& program);
 Command add_verify_command(CLI::App& program);
 Command add_explain_command(CLI::App& program);

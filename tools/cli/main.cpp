@@ -33,7 +33,8 @@ int run(int argc, char** argv) {
       add_aggregator_command(program), add_perf_command(program),    add_verify_command(program),
       add_plugin_command(program),     add_explain_command(program), add_topo_command(program),
       add_tune_command(program),       add_cluster_command(program), add_doctor_command(program),
-      add_program_command(program),    add_run_command(program),     add_sim_command(program)};
+      add_program_command(program),    add_run_command(program),     add_sim_command(program),
+      add_top_command(program)};
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && words.front() == "complete") {  // what completion/ asks
     for (const std::string& word : complete_words(program, std::span(words).subspan(1))) {

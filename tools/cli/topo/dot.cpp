@@ -15,7 +15,9 @@
 namespace plexus {
 namespace {
 
-const Node& at(const System& system, int index) { return system.nodes[static_cast<size_t>(index)]; }
+const Node& node_at(const System& system, int index) {
+  return system.nodes[static_cast<size_t>(index)];
+}
 
 std::string escape_dot(const std::string& text) {
   std::string escaped;
@@ -33,7 +35,7 @@ bool is_inside(NodeType type) { return type == NodeType::kGpu || type == NodeTyp
 std::string box_text(const System& system, const Node& node) {
   std::string text;
   for (const Link& link : node.links) {
-    const Node& to = at(system, link.to);
+    const Node& to = node_at(system, link.to);
     if (is_inside(to.type)) {
       text += escape_dot(node_label(to));
       text +=
@@ -60,14 +62,14 @@ std::string format_boxes(const System& system) {
 /// Links between boxes, with their GB/s. Only those that lead away from the CPUs shape the picture.
 std::string format_links(const System& system) {
   const auto is_across = [&](const Node& node, const Link& link) {
-    return link.type == LinkType::kSys || at(system, link.to).type == node.type;
+    return link.type == LinkType::kSys || node_at(system, link.to).type == node.type;
   };
   std::string out;
   for (size_t i = 0; i < system.nodes.size(); ++i) {
     const Node& node = system.nodes[i];
     for (const Link& link : node.links) {
       if (static_cast<int>(i) < link.to && !is_inside(node.type) &&
-          !is_inside(at(system, link.to).type)) {
+          !is_inside(node_at(system, link.to).type)) {
         out += fmt::format(
             "  n{} -- n{} [label=\"{} {}\"{}{}];\n", i, link.to, name(link.type),
             gb_text(link.gb_per_s), link.type == LinkType::kSys ? " style=dashed" : "",
