@@ -102,5 +102,20 @@ TEST(CallLog, ListsTheLastCallsOfBothKinds) {
   EXPECT_FALSE(log.find(1).has_value());
 }
 
+TEST(CallLog, CountsCollectivesByKind) {
+  CallLog log(4);
+  for (uint64_t sequence = 0; sequence < 5; ++sequence) {
+    CallRecord record{};
+    record.sequence = sequence;
+    record.collective =
+        static_cast<uint8_t>(sequence < 2 ? Collective::kScatter : Collective::kAllReduce);
+    log.note_collective(record);
+  }
+  log.note_message({.peer = 1, .sends = true}, {});
+  EXPECT_EQ(log.collectives(Collective::kScatter), 2U);
+  EXPECT_EQ(log.collectives(Collective::kAllReduce), 3U);
+  EXPECT_EQ(log.collectives(Collective::kBroadcast), 0U);
+}
+
 }  // namespace
 }  // namespace plexus
