@@ -220,7 +220,8 @@ DeviceWork GpuWorld::make_work(size_t rank, uint32_t channel, std::span<const Li
                .type = static_cast<uint8_t>(call_.type),
                .op = static_cast<uint8_t>(call_.op.kind),
                .algorithm = 1,
-               .of_vector = 0};
+               .of_vector = 0,
+               .has_checksum = 0};
   work.op = call_.op;
   work.slot_bytes = call_.slot_bytes;
   work.borrow_bytes_min = kBorrowBytesMin;

@@ -68,6 +68,7 @@ struct Link {
     XdcEndOptions made{.exchange = exchanges[rank].get(),
                        .paths = {},
                        .slot_bytes = kSlotBytes,
+                       .life = 0,
                        .window = kWindow,
                        .sockets = 3,
                        .patience = patience,

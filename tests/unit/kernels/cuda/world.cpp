@@ -234,7 +234,8 @@ void World::fill_host_work(Rank& rank) {
                .type = static_cast<uint8_t>(call_.type),
                .op = static_cast<uint8_t>(call_.op.kind),
                .algorithm = 1,
-               .of_vector = 0};
+               .of_vector = 0,
+               .has_checksum = 0};
   rank.lanes.reserve(rank.program.lanes.size());
   for (size_t lane = 0; lane < rank.program.lanes.size(); ++lane) {
     rank.lanes.emplace_back(&work, static_cast<int>(lane), rank.lanes.data());
