@@ -78,7 +78,7 @@ TEST(AlgorithmSelection, NamesThatNoRankServesAreKnownAndLeaveNothing) {
   refuse("nvls", "leaves no algorithm for all_reduce");
   refuse("SYMK_RSxLD_AGxST", "leaves no algorithm");
   EXPECT_EQ(parse("nvls,ring"), parse("ring"));
-  refuse("tree", "leaves no algorithm for alltoall: it has bruck_ll, ", Collective::kAllToAll);
+  refuse("tree", "leaves no algorithm for alltoall: it has torus_ll, ", Collective::kAllToAll);
 }
 
 TEST(AlgorithmSelection, EveryCombinationHasABitOfItsOwnAndAName) {
