@@ -118,9 +118,10 @@ void Saboteur::count_leftovers(int nids) {
 #else
   constexpr int kSanitizerThreads = 0;
 #endif
-  // of asynchronous streams, stalled calls, doctor, shared memory, and libfabric's
-  constexpr int kThreads = 5 + kSanitizerThreads;
-  constexpr int kDescriptors = 2;                 // at which `plexus doctor` and peers ask
+  // of asynchronous streams, stalled calls, doctor, RAS, shared memory, and libfabric's
+  constexpr int kThreads = 6 + kSanitizerThreads;
+  // at which `plexus doctor` and peers ask, and RAS clients, at both addresses of localhost
+  constexpr int kDescriptors = 4;
   const int descriptors_of_id = 3 + nprocesses_;  // and a connection of each that still waits
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
   const auto deadline =

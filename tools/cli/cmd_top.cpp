@@ -20,7 +20,7 @@
 namespace plexus {
 namespace {
 
-struct Options {
+struct TopOptions {
   std::string ras = "localhost:28028";
   bool once = false;
   bool as_json = false;
@@ -51,7 +51,7 @@ void show(const std::string& top) {
   (void)std::fflush(stdout);
 }
 
-int run_top(const Options& options) {
+int run_top(const TopOptions& options) {
   std::string before;
   Clock::time_point asked;
   for (;;) {
@@ -87,7 +87,7 @@ int run_top(const Options& options) {
 Command add_top_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
       "top", "Show a running job again and again: its calls, their rate, who waits for whom");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TopOptions>();
   app->add_option("--ras", options->ras,
                   "HOST:PORT where a process of the job answers NCCL's RAS protocol")
       ->capture_default_str();
