@@ -164,6 +164,23 @@ PLEXUS_DEVICE_NOINLINE inline void store_unit(const Target& to,
   *reinterpret_cast<uint64_t*>(line + unit % kUnitsOfLine * kUnitBytes) = value;
 }
 
+/// The value of one unit of the pass; `load(i)` gives that of operand i.
+template <class Ops, class Load>
+PLEXUS_DEVICE uint64_t combine_unit(const Pass& pass, Load load) {
+  uint64_t value = 0;
+  for (uint32_t i = 0; i < pass.operand_count; ++i) {
+    uint64_t next = load(i);
+    if constexpr (Ops::kIsExtended) {
+      next = i == pass.scaled ? Ops::scale(next, pass.scalar_bits) : next;
+    }
+    value = i == 0 ? next : Ops::combine(value, next);
+  }
+  if constexpr (Ops::kIsExtended) {
+    value = pass.divisor != 0 ? Ops::divide(value, pass.divisor) : value;
+  }
+  return value;
+}
+
 /// Moves bytes [0, head) and [tail, size) unit by unit. False: the work was stopped.
 template <class Ops, class Block>
 PLEXUS_DEVICE bool pass_units(const Block& block, const Pass& pass, uint32_t head, uint32_t tail) {
@@ -177,17 +194,9 @@ PLEXUS_DEVICE bool pass_units(const Block& block, const Pass& pass, uint32_t hea
     const uint32_t at = in_head ? number : number - head_rounded + tail;
     const uint32_t left = (in_head ? head : pass.size_bytes) - at;
     const uint32_t size_bytes = left < kUnitBytes ? left : kUnitBytes;
-    uint64_t value = 0;
-    for (uint32_t i = 0; i < pass.operand_count; ++i) {
-      uint64_t next = load_unit(*pass.control, pass.operands[i], at, size_bytes, stopped);
-      if constexpr (Ops::kIsExtended) {
-        next = i == pass.scaled ? Ops::scale(next, pass.scalar_bits) : next;
-      }
-      value = i == 0 ? next : Ops::combine(value, next);
-    }
-    if constexpr (Ops::kIsExtended) {
-      value = pass.divisor != 0 ? Ops::divide(value, pass.divisor) : value;
-    }
+    const uint64_t value = combine_unit<Ops>(pass, [&](uint32_t i) {
+      return load_unit(*pass.control, pass.operands[i], at, size_bytes, stopped);
+    });
     for (uint32_t i = 0; i < pass.target_count; ++i) {
       if (pass.targets[i].bytes != nullptr) {
         store_unit(pass.targets[i], at, value, size_bytes);
@@ -358,18 +367,7 @@ template <class Ops>
 PLEXUS_DEVICE_NOINLINE uint64_t combine_units(const uint64_t* first,
                                               uint32_t stride,
                                               const Pass& pass) {
-  uint64_t value = 0;
-  for (uint32_t i = 0; i < pass.operand_count; ++i) {
-    uint64_t next = first[uint64_t{i} * stride];
-    if constexpr (Ops::kIsExtended) {
-      next = i == pass.scaled ? Ops::scale(next, pass.scalar_bits) : next;
-    }
-    value = i == 0 ? next : Ops::combine(value, next);
-  }
-  if constexpr (Ops::kIsExtended) {
-    value = pass.divisor != 0 ? Ops::divide(value, pass.divisor) : value;
-  }
-  return value;
+  return combine_unit<Ops>(pass, [&](uint32_t i) { return first[uint64_t{i} * stride]; });
 }
 struct Combine {
   using Function = uint64_t (*)(const uint64_t*, uint32_t, const Pass&);
