@@ -132,26 +132,25 @@ class InTurn : private Interpreter<Block> {
   }
 
   PLEXUS_DEVICE void end_turn(const DeviceQueue& queue, const DeviceTurn& next) {
-    block_.sync();  // all threads have read the turn
-    if (block_.thread() == 0) {
+    if (block_.thread() == 0) {  // all have read the turn before the sync that followed
       queue.barrier->turn = next;
     }
     block_.sync();
   }
 
   /// Whether every peer of the step has provided what the next slice needs. No other block uses
-  /// these ends, so that this stays true until the slice begins.
+  /// these ends, so that this stays true until the slice begins, which acquires it.
   PLEXUS_DEVICE bool is_ready() {
     bool lacks = false;
     for_peers([&](uint32_t /*index*/, uint32_t i) {
       if (i < receives()) {
         const DeviceRecv& end = state_.recvs[i];
         const uint64_t* const ready = word_of(&end.fifo->headers[end.step % kHeaders].ready);
-        lacks = lacks || load_acquire(ready) != end.step + 1;
+        lacks = lacks || load_relaxed(ready) != end.step + 1;
       } else {
         const DeviceSend& end = state_.sends[i - receives()];
         const uint64_t until = end.step < kSlots ? 0 : end.step - kSlots + 1;
-        lacks = lacks || (end.taken < until && load_acquire(word_of(&end.fifo->taken)) < until);
+        lacks = lacks || (end.taken < until && load_relaxed(word_of(&end.fifo->taken)) < until);
       }
     });
     return !block_.any(lacks);

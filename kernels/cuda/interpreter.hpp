@@ -81,9 +81,10 @@ class Interpreter {
       }
       WritableOutput& output = end->fifo->output;
       const uint64_t size_bytes = work.closes_output ? 0 : work.open_bytes;
-      if (output.address != work.output ||
+      // Threads whose steps share a peer, and those of other lanes, store the same.
+      if (load_relaxed(&output.address) != work.output ||
           load_relaxed(word_of(&output.size_bytes)) != size_bytes) {
-        output.address = work.output;
+        store_relaxed(&output.address, work.output);
         store_relaxed(word_of(&output.size_bytes), size_bytes);
       }
     }
@@ -463,7 +464,7 @@ class Interpreter {
         protocol == Protocol::kLL ? lines : lines + kDataBytesOfLineLL128);
     uint64_t value = 0;
     if (!wait_until(*work.control, [&] {
-          value = load_acquire(word);
+          value = load_relaxed(word);  // load_unit() orders what it loads itself
           return value >> 32 == flag;  // NOLINT(readability-magic-numbers): the upper half
         })) {
       return false;
@@ -628,7 +629,7 @@ class Interpreter {
       send_address(mapped_address(slice, index, end), number);
       return;
     }
-    std::byte* const place = output.address + (slice.target - state_.work.output);
+    std::byte* const place = load_relaxed(&output.address) + (slice.target - state_.work.output);
     SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
     slot.kind = SlotKind::kPointer;
     slot.payload.pointer = place;
@@ -708,7 +709,6 @@ class Interpreter {
   /// what it wrote.
   PLEXUS_DEVICE bool meet(const DeviceQueue& queue, uint32_t index) {
     const DeviceWork& work = state_.work;
-    block_.sync();
     if (block_.thread() == 0) {
       DeviceBarrier& barrier = *queue.barrier;
       if (queue.block_count == 1 || fetch_add(&barrier.arrived, 1) + 1 == queue.block_count) {

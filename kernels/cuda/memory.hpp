@@ -53,7 +53,7 @@ PLEXUS_DEVICE void store_relaxed(T* word, T value) {
 /// read, and what is stored because of a loaded word depends on that word. A write to memory that
 /// an earlier lane of the same rank has read can therefore not come too early, since no value
 /// depends on itself (PTX's axiom). C++ has no such rule, so the host version releases and
-/// acquires.
+/// acquires; kernels_cuda_order explores the device's.
 PLEXUS_DEVICE inline void store_dependent(uint64_t* word, uint64_t value) {
   store_relaxed(word, value);
 }

@@ -5,50 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/program/algorithms.hpp"
-#include "tests/support/random_input.hpp"
 #include "tests/unit/kernels/cuda/world.hpp"
 
 namespace plexus::test {
 namespace {
 
 static_assert(kDevicePeersMax + 1 == kOperandsMax);
-
-std::vector<Program> record_all(const Algorithm& algorithm,
-                                int nranks,
-                                int root = 0,
-                                bool joins = false) {
-  std::vector<int> ring(static_cast<size_t>(nranks));
-  for (int rank = 0; rank < nranks; ++rank) {
-    ring[static_cast<size_t>(rank)] = rank;
-  }
-  std::vector<Program> programs;
-  for (int rank = 0; rank < nranks; ++rank) {
-    programs.push_back(
-        algorithm.record({.rank = rank, .ring = ring, .root = root, .joins = joins}));
-  }
-  return programs;
-}
-
-Call make_call(const char* algorithm, int nranks, uint64_t count, Protocol protocol) {
-  const Algorithm& row = *find_algorithm(algorithm);
-  Call call;
-  call.programs = record_all(row, nranks);
-  call.collective = row.collective;
-  call.protocol = protocol;
-  call.count = count;
-  call.op = ReduceOp::plain(ReduceKind::kSum);
-  return call;
-}
-
-/// Different inputs for each rank and seed; NaN and infinity are tested in elements_test.cpp.
-void fill_inputs(World& world, DataType type, uint32_t seed) {
-  for (size_t rank = 0; rank < world.size(); ++rank) {
-    const auto seed_of_rank = static_cast<uint32_t>(seed * world.size() + rank);
-    const auto bytes = make_input(type, world.input_bytes(), seed_of_rank);
-    std::copy(bytes.begin(), bytes.end(), world.input(rank));
-  }
-}
 
 std::vector<bool> all_on_device(size_t nranks) { return std::vector<bool>(nranks, true); }
 std::vector<bool> every_other(size_t nranks) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/kernels/cuda/world.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
 
 #include "kernels/cuda/in_turn.hpp"
 #include "tests/support/host_block.hpp"
+#include "tests/support/random_input.hpp"
 
 namespace plexus::test {
 namespace {
@@ -20,6 +22,38 @@ bool has_blocks(Collective collective) {
 constexpr uint64_t kGranule = 4;
 
 }  // namespace
+
+std::vector<Program> record_all(const Algorithm& algorithm, int nranks, int root, bool joins) {
+  std::vector<int> ring(static_cast<size_t>(nranks));
+  for (int rank = 0; rank < nranks; ++rank) {
+    ring[static_cast<size_t>(rank)] = rank;
+  }
+  std::vector<Program> programs;
+  for (int rank = 0; rank < nranks; ++rank) {
+    programs.push_back(
+        algorithm.record({.rank = rank, .ring = ring, .root = root, .joins = joins}));
+  }
+  return programs;
+}
+
+Call make_call(const char* algorithm, int nranks, uint64_t count, Protocol protocol) {
+  const Algorithm& row = *find_algorithm(algorithm);
+  Call call;
+  call.programs = record_all(row, nranks);
+  call.collective = row.collective;
+  call.protocol = protocol;
+  call.count = count;
+  call.op = ReduceOp::plain(ReduceKind::kSum);
+  return call;
+}
+
+void fill_inputs(World& world, DataType type, uint32_t seed) {
+  for (size_t rank = 0; rank < world.size(); ++rank) {
+    const auto seed_of_rank = static_cast<uint32_t>(seed * world.size() + rank);
+    const auto bytes = make_input(type, world.input_bytes(), seed_of_rank);
+    std::copy(bytes.begin(), bytes.end(), world.input(rank));
+  }
+}
 
 Geometry geometry_of(const Call& call) {
   const Program& program = call.programs[0];
@@ -369,6 +403,23 @@ bool World::run_host(const std::vector<Rank*>& ranks, uint32_t times) {
   return left == 0;
 }
 
+std::vector<DeviceBlock> World::prepare(uint32_t times) {
+  for (const auto& rank : ranks_) {
+    if (rank->on_device) {
+      prepare_launch(*rank, times);
+    }
+  }
+  return make_blocks();
+}
+
+bool World::has_succeeded(uint32_t times) const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& rank) {
+    return !rank->on_device ||
+           (rank->control.stop == DeviceStop::kGoOn && rank->done == kQueueLeft + times &&
+            rank->barrier.arrived == 0 && rank->barrier.opened == 0 && rank->barrier.left == 0);
+  });
+}
+
 bool World::run(uint32_t times) {
   std::vector<Rank*> hosts;
   std::vector<std::thread> threads;
@@ -377,13 +428,11 @@ bool World::run(uint32_t times) {
   std::atomic<uint32_t> running{0};
   host_stop_ = false;
   for (const auto& rank : ranks_) {
-    if (rank->on_device) {
-      prepare_launch(*rank, times);
-    } else {
+    if (!rank->on_device) {
       hosts.push_back(rank.get());
     }
   }
-  for (const DeviceBlock& started : make_blocks()) {
+  for (const DeviceBlock& started : prepare(times)) {
     BlockState& state = *states.emplace_back(std::make_unique<BlockState>());
     Rendezvous& barrier = *rendezvous.emplace_back(std::make_unique<Rendezvous>(options_.threads));
     for (uint32_t thread = 0; thread < options_.threads; ++thread) {
@@ -406,13 +455,7 @@ bool World::run(uint32_t times) {
   for (std::thread& thread : threads) {
     thread.join();
   }
-  for (const auto& rank : ranks_) {
-    good = good &&
-           (!rank->on_device ||
-            (rank->control.stop == DeviceStop::kGoOn && rank->done == kQueueLeft + times &&
-             rank->barrier.arrived == 0 && rank->barrier.opened == 0 && rank->barrier.left == 0));
-  }
-  return good;
+  return good && has_succeeded(times);
 }
 
 void World::watch() {

@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/device_work.hpp"
 #include "kernels/host/executor.hpp"
+#include "kernels/program/algorithms.hpp"
 
 namespace plexus::test {
 
@@ -43,6 +44,7 @@ struct Call {
   uint32_t slot_bytes = 128;
 };
 
+class World;
 struct WorldOptions {
   std::vector<bool> on_device;  // [nranks]
   uint32_t threads = 1;         // per block
@@ -56,6 +58,16 @@ struct WorldOptions {
 };
 
 inline constexpr uint32_t kBorrowBytesMin = 64;
+
+/// The programs of all ranks of an algorithm.
+std::vector<Program> record_all(const Algorithm& algorithm,
+                                int nranks,
+                                int root = 0,
+                                bool joins = false);
+/// A sum by an algorithm of kernels/program/algorithms.hpp.
+Call make_call(const char* algorithm, int nranks, uint64_t count, Protocol protocol);
+/// Different inputs for each rank and seed; NaN and infinity are tested in elements_test.cpp.
+void fill_inputs(World& world, DataType type, uint32_t seed);
 
 Geometry geometry_of(const Call& call);
 
@@ -92,6 +104,10 @@ class World {
   /// All ranks make the call `times` times, device ranks in one launch. True: all succeeded. A rank
   /// that fails ends all others, as with the engine.
   bool run(uint32_t times = 1);
+
+  /// The same in parts, where all ranks are on the device and somebody else runs the blocks.
+  std::vector<DeviceBlock> prepare(uint32_t times);
+  [[nodiscard]] bool has_succeeded(uint32_t times) const;
 
  private:
   /// Stops all ranks that wait.

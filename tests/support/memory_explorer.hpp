@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Explores the orders of memory that the device executor relies on. The threads of its blocks are
+// fibers that run in random turns; a load may return any value that the memory model of C++ allows
+// it (a relaxed or late one, too), and two accesses that nothing orders, one of them a plain one,
+// are a fault. The compiler's hooks for thread sanitizers (-fsanitize=thread, without its run-time
+// library) report every access of the shipped source, which therefore needs no change.
+//
+//   MemoryExplorer explorer;
+//   ExploredBlock& block = explorer.add_block(2);
+//   explorer.add_thread([&] { run_block(ExploredThread(block, 0), state, task); });
+//   explorer.add_thread([&] { run_block(ExploredThread(block, 1), state, task); });
+//   EXPECT_EQ(explorer.run(seed), "");
+//
+// Store histories and vector clocks: as in Norris and Demsky, "CDSchecker", OOPSLA 2013, but for
+// random schedules instead of all. Nothing is read before it is written (load buffering).
+// LL's words (store_dependent(), load_dependent()) are relaxed here as on the device: they order
+// only what has been *read* before them, for writes after them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace plexus::test {
+
+/// A place in the source that orders memory: an access with acquire or release, or a sync.
+struct OrderSite {
+  std::string function;  // that contains it
+  std::string kind;      // "acquire", "release", "dependent" or "sync"
+  uint64_t executed = 0;
+};
+
+/// Sites found so far, by address in the program; they stay from run to run. `weakened`: the site
+/// that orders nothing in the runs that follow, to see whether anything fails without it.
+/// `ahead`: the one whose loads return one more than was stored.
+struct OrderSites {
+  std::map<const void*, OrderSite> found;
+  const void* weakened = nullptr;
+  const void* ahead = nullptr;
+};
+
+/// Blocks of threads that meet.
+struct ExploredBlock;
+
+class MemoryExplorer {
+ public:
+  explicit MemoryExplorer(OrderSites* sites);
+  MemoryExplorer(const MemoryExplorer&) = delete;
+  MemoryExplorer& operator=(const MemoryExplorer&) = delete;
+  ~MemoryExplorer();
+
+  ExploredBlock& add_block(uint32_t threads);
+  void add_thread(std::function<void()> body);
+
+  /// Runs all threads to their ends, once. The first fault in words, empty: there was none.
+  std::string run(uint64_t seed);
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// What Interpreter wants of a block.
+class ExploredThread {
+ public:
+  ExploredThread(ExploredBlock& block, uint32_t thread) : block_(block), thread_(thread) {}
+  [[nodiscard]] uint32_t thread() const { return thread_; }
+  [[nodiscard]] uint32_t threads() const;
+  void sync() const;
+  [[nodiscard]] bool any(bool mine) const;
+  [[nodiscard]] static uint32_t lanes() { return 1; }
+  [[nodiscard]] static uint32_t lane() { return 0; }
+  [[nodiscard]] static uint32_t take(uint32_t* counter, uint32_t amount) {
+    return __atomic_fetch_add(counter, amount, __ATOMIC_RELAXED);
+  }
+  [[nodiscard]] static uint32_t share(uint32_t value) { return value; }
+
+ private:
+  ExploredBlock& block_;
+  uint32_t thread_;
+};
+
+}  // namespace plexus::test
