@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A profiler in NCCL's ABI v5: calls and network messages of a run in Chrome's trace format
+ * A profiler in NCCL's ABI v4 to v7: calls and network messages of a run in Chrome's trace format
  * (Perfetto, about:tracing), as `plexus sim --trace` writes those of a simulation. `args` of a call
  * are what `plexus sim --workload` reads. docs/profiling.md walks through it. Threads: any; `mutex`
  * protects the file and the numbers. */
@@ -17,7 +17,7 @@
 enum { kGroup = 1, kColl = 2, kP2p = 4, kProxyStep = 16, kSuccess = 0, kSystemError = 2 };
 
 struct event {
-  char name[64], about[160];
+  char name[64], about[224];
   double begin_us;
   uint64_t group; /* its number; of a group alone, which has no line in the file */
   int rank, lane; /* lane: 0 calls, 1 messages */
@@ -115,6 +115,37 @@ static int32_t start(void* context, void** handle, nccl_profile_event_v5_t* what
   return kSuccess;
 }
 
+/* Members that v5 has too are where they are there. */
+static int32_t start_v7(void* context, void** handle, nccl_profile_event_v7_t* what) {
+  const int32_t result = start(context, handle, (nccl_profile_event_v5_t*)(void*)what);
+  struct event* event = *handle;
+  const uint64_t tag = what->type == kColl  ? what->is.coll.user_tag
+                       : what->type == kP2p ? what->is.p2p.user_tag
+                                            : 0;
+  if (event != NULL && tag != 0) {
+    const size_t length = strlen(event->about);
+    snprintf(event->about + length, sizeof event->about - length, ",\"tag\":%llu",
+             (unsigned long long)tag);
+  }
+  return result;
+}
+
+/* Groups are the parents of calls there, and nothing else. */
+static int32_t start_v4(void* context, void** handle, nccl_profile_event_v4_t* what) {
+  nccl_profile_event_v5_t event = {.type = what->type, .parent = what->parent, .rank = what->rank};
+  if (what->type == kColl)
+    event.is.coll.v4 = what->is.coll;
+  else if (what->type == kP2p)
+    event.is.p2p = (nccl_profile_p2p_v5_t){.function = what->is.p2p.function,
+                                           .datatype = what->is.p2p.datatype,
+                                           .count = what->is.p2p.count,
+                                           .peer = what->is.p2p.peer,
+                                           .parent_group = what->parent};
+  else if (what->type == kProxyStep)
+    event.is.proxy_step = what->is.proxy_step;
+  return start(context, handle, &event);
+}
+
 static int32_t stop(void* handle) {
   struct event* event = handle;
   pthread_mutex_lock(&mutex);
@@ -133,6 +164,17 @@ static int32_t record(void* handle, int state, nccl_profile_state_t* what) {
   return (void)handle, (void)state, (void)what, kSuccess;
 }
 
+static int32_t init_v4(void** context,
+                       int* mask,
+                       const char* name,
+                       uint64_t id,
+                       int nnodes,
+                       int nranks,
+                       int rank,
+                       nccl_log_fn log) {
+  return init(context, id, mask, name, nnodes, nranks, rank, log);
+}
+
 static int32_t finalize(void* context) {
   free(context);
   pthread_mutex_lock(&mutex);
@@ -142,5 +184,10 @@ static int32_t finalize(void* context) {
   return kSuccess;
 }
 
-__attribute__((visibility("default")))
-const nccl_profiler_v5_t ncclProfiler_v5 = {"Trace", init, start, stop, record, finalize};
+#define EXPORTED __attribute__((visibility("default")))
+EXPORTED const nccl_profiler_v4_t ncclProfiler_v4 = {"Trace", init_v4, start_v4,
+                                                     stop,    record,  finalize};
+EXPORTED const nccl_profiler_v5_t ncclProfiler_v5 = {"Trace", init, start, stop, record, finalize};
+EXPORTED const nccl_profiler_v6_t ncclProfiler_v6 = {"Trace", init, start, stop, record, finalize};
+EXPORTED const nccl_profiler_v7_t ncclProfiler_v7 = {"Trace", init,   start_v7,
+                                                     stop,    record, finalize};

@@ -33,6 +33,21 @@ def destroy(comm):
     assert library.ncclCommDestroy(comm) == 0
 """
 
+TAGGED = """
+class Config(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint), ("ext", ctypes.c_void_p),
+                ("ctas", ctypes.c_int * 4), ("selection", ctypes.c_char_p), ("force", ctypes.c_int), ("policy", ctypes.c_int),
+                ("tag", ctypes.c_uint64), ("event", ctypes.c_void_p)]
+UNDEFINED = -2 ** 31
+comm = make()
+for tag in (0, 4711, 2 ** 63 - 1):
+    config = Config(72, 0xcafebeef, 23203, None, (UNDEFINED,) * 4, None, 1, UNDEFINED, tag, None)
+    values = (ctypes.c_float * 8)()
+    assert library.ncclAllReduceConfig(values, values, ctypes.c_size_t(8), 7, 0, comm, None, ctypes.byref(config)) == 0
+call(comm, 8)
+destroy(comm)
+"""
+
 
 class Event:
     def __init__(self, match):
@@ -148,26 +163,18 @@ class Profiler(job.Test):
                     self.check_steps(events)
 
     def test_a_users_tag_reaches_a_profiler_of_v7(self):
-        program = """
-class Config(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint), ("ext", ctypes.c_void_p),
-                ("ctas", ctypes.c_int * 4), ("selection", ctypes.c_char_p), ("force", ctypes.c_int), ("policy", ctypes.c_int),
-                ("tag", ctypes.c_uint64), ("event", ctypes.c_void_p)]
-UNDEFINED = -2 ** 31
-comm = make()
-for tag in (0, 4711, 2 ** 63 - 1):
-    config = Config(72, 0xcafebeef, 23203, None, (UNDEFINED,) * 4, None, 1, UNDEFINED, tag, None)
-    values = (ctypes.c_float * 8)()
-    assert library.ncclAllReduceConfig(values, values, ctypes.c_size_t(8), 7, 0, comm, None, ctypes.byref(config)) == 0
-call(comm, 8)
-destroy(comm)
-"""
         for version, told in ((6, [0, 0, 0, 0]), (7, [0, 4711, 2 ** 63 - 1, 0])):
             with self.subTest(version):
                 for old in self.folder.glob("events.*"):
                     old.unlink()
-                events = self.run_program(program, f"recorder-v{version}")
+                events = self.run_program(TAGGED, f"recorder-v{version}")
                 self.assertEqual([int(event.about.split()[-1]) for event in events.values() if event.type == COLL], told)
+
+    def test_a_users_tag_is_in_the_trace(self):
+        self.run_process(TAGGED, "trace", PLEXUS_TRACE=str(self.folder / "trace"))
+        path, = self.folder.glob("trace.*.json")
+        self.assertEqual([event["args"].get("tag") for event in json.loads(path.read_text()) if "collective" in event["args"]],
+                         [None, 4711, 2 ** 63 - 1, None])
 
     def test_tree_of_grouped_send_and_receive(self):
         for version in (4, 5):
@@ -227,10 +234,12 @@ destroy(comm)
                     for path in self.files(2):
                         self.check_kernel_channels(self.read(path))
 
-    def run_program(self, text, profiler="recorder-v5"):
-        ended = self.start([sys.executable, "-c", PROGRAM + text, LIBRARY], NCCL_PROFILER_PLUGIN=profiler,
-                           PLEXUS_PLUGIN_PATH=FOLDER, PROFILER_FIXTURE_FILE=str(self.folder / "events")).end(60)
+    def run_process(self, text, profiler, **environment):
+        ended = self.start([sys.executable, "-c", PROGRAM + text, LIBRARY], NCCL_PROFILER_PLUGIN=profiler, **environment).end(60)
         self.assertEqual(ended.returncode, 0, ended.stderr)
+
+    def run_program(self, text, profiler="recorder-v5"):
+        self.run_process(text, profiler, PLEXUS_PLUGIN_PATH=FOLDER, PROFILER_FIXTURE_FILE=str(self.folder / "events"))
         return self.read(self.files(1)[0])
 
     def counts(self, events):
