@@ -40,7 +40,8 @@ Result<const plexus_net_ops_t*> load_inner(const std::string& name) {
       reinterpret_cast<decltype(&plexus_plugin_query)>(::dlsym(library, "plexus_plugin_query"));
   if (query == nullptr || query == &plexus_plugin_query) {
     return fail(PLEXUS_INVALID_USAGE,
-                "PLEXUS_CHAOS_NET={} ({}) is not another native Plexus plugin; wrap one that is",
+                "PLEXUS_CHAOS_NET={} ({}) is not another plugin of Plexus's interface; for one of "
+                "NCCL's set PLEXUS_CHAOS_NET=nccl and PLEXUS_NCCL_NET to its name",
                 used, file);
   }
   const plexus_plugin_t* plugin = query(PLEXUS_HOST_ABI);

@@ -420,9 +420,13 @@ int32_t net_path(plexus_net_context_t* context,
                  uint64_t source,
                  uint64_t target,
                  plexus_net_path_t* path) {
-  int level = NCCL_PATH_DISCONNECTED;
-  const int32_t code = call_vendor(context->log, "getNetPath",
-                                   [&] { return context->net().net_path(source, target, level); });
+  int level = source == target ? PLEXUS_NET_LEVEL_SAME_DC : PLEXUS_NET_LEVEL_UNKNOWN;
+  int32_t code = PLEXUS_OK;
+  if (context->net().has_net_path()) {
+    level = NCCL_PATH_DISCONNECTED;
+    code = call_vendor(context->log, "getNetPath",
+                       [&] { return context->net().net_path(source, target, level); });
+  }
   *path = {.level = level >= NCCL_PATH_DISCONNECTED ? PLEXUS_NET_LEVEL_DISCONNECTED : level,
            .loss_per_billion = PLEXUS_UNKNOWN_U32,
            .bandwidth_mbit_per_s = PLEXUS_UNKNOWN_U64,
@@ -432,8 +436,16 @@ int32_t net_path(plexus_net_context_t* context,
   return code;
 }
 
-/// `init` is null, because the plugin's NetOrigin, which knows the library, makes contexts.
-plexus_net_ops_t make_ops(const Net& net) {
+/// A printable, non-empty name for messages.
+std::string printable(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return name.empty() ? "(unnamed)" : name;
+}
+
+}  // namespace
+
+plexus_net_ops_t make_ops() {
   return {.struct_size = sizeof(plexus_net_ops_t),
           .reserved = 0,
           .init = nullptr,
@@ -453,20 +465,11 @@ plexus_net_ops_t make_ops(const Net& net) {
           .close_send = close_send,
           .close_recv = close_recv,
           .close_listen = close_listen,
-          .net_path = net.has_net_path() ? net_path : nullptr,
+          .net_path = net_path,
           .isend_pieces = nullptr,
           .irecv_pieces = nullptr,
           .isend_gathered = nullptr};
 }
-
-/// A printable, non-empty name for messages.
-std::string printable(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return name.empty() ? "(unnamed)" : name;
-}
-
-}  // namespace
 
 Result<std::shared_ptr<const NetPlugin>> adapt(const Library& library, Choice choice) {
   // Entries besides init may be filled in by init.
@@ -477,7 +480,10 @@ Result<std::shared_ptr<const NetPlugin>> adapt(const Library& library, Choice ch
   }
   NetDescriptor descriptor;
   descriptor.entry = std::move(choice.entry);
-  descriptor.ops = make_ops(*choice.net);
+  descriptor.ops = make_ops();
+  if (!choice.net->has_net_path()) {
+    descriptor.ops.net_path = nullptr;
+  }
   auto vendor = std::make_shared<const Vendor>(std::move(choice.net));
   descriptor.name = printable(vendor->name());
   return std::make_shared<const NetPlugin>(library.path(), std::move(descriptor),

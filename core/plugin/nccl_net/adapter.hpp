@@ -4,7 +4,6 @@
 // requests, a copy of the handle, error sentences.
 //
 // Called by NetPlugin::load when the library has no plexus_plugin_query.
-// Called by NetPlugin::load when the library has no plexus_plugin_query.
 #pragma once
 
 #include <memory>
@@ -15,6 +14,10 @@
 #include "core/plugin/net_plugin.hpp"
 
 namespace plexus::nccl_net {
+
+/// The native table of all versions. `init` is null, because the plugin's NetOrigin, which knows
+/// the library, makes contexts.
+[[nodiscard]] plexus_net_ops_t make_ops();
 
 [[nodiscard]] Result<std::shared_ptr<const NetPlugin>> adapt(const Library& library, Choice choice);
 

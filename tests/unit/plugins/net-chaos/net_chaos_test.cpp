@@ -296,7 +296,7 @@ TEST(NetChaos, BadSettingsAreNamed) {
               {"PLEXUS_CHAOS_SCRIPT", "@/nonexistent/script", "cannot be read"},
               {"PLEXUS_CHAOS_SEED", "dice", "PLEXUS_CHAOS_SEED=dice"},
               {"PLEXUS_CHAOS_NET", "absent", "PLEXUS_CHAOS_NET=absent"},
-              {"PLEXUS_CHAOS_NET", "chaos", "not another native Plexus plugin"}};
+              {"PLEXUS_CHAOS_NET", "chaos", "not another plugin of Plexus's interface"}};
   for (const auto& row : rows) {
     const ScopedEnv env(row.name, row.value);
     const auto context = NetContext::create(load(), {});
