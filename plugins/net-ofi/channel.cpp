@@ -31,6 +31,20 @@ constexpr auto kWithdrawTime = 3ms;
 /// The clock is read once per this many idle calls.
 constexpr uint32_t kIdleCallsPerLook = 32;
 
+/// A wait of close(), in which this thread drives the link. The time is over only after some turns,
+/// because a busy host may give the core to others for longer than that.
+class ShortWait {
+ public:
+  explicit ShortWait(Clock::duration time) : deadline_(Clock::now() + time) {}
+  /// To be called once in each turn.
+  [[nodiscard]] bool is_over() { return ++turns_ > kTurnsLeast && Clock::now() >= deadline_; }
+
+ private:
+  static constexpr uint32_t kTurnsLeast = 100;
+  Clock::time_point deadline_;
+  uint32_t turns_ = 0;
+};
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------- OwnMemory
@@ -413,22 +427,22 @@ void Channel::probe(Clock::time_point now) {
 }
 
 void Channel::say_bye(uint64_t count) {
-  const auto deadline = Clock::now() + kByeTime;
+  ShortWait wait(kByeTime);
   bool is_said = false;
   do {
     link_->progress();  // first, because the peer's message may already be there
     is_said = is_said || (!reason_ && send_control(ControlType::kBye, count));
-  } while (!(is_said && are_controls_sent()) && !reason_ && Clock::now() < deadline);
+  } while (!(is_said && are_controls_sent()) && !reason_ && !wait.is_over());
 }
 
 void Channel::withdraw() {
   for (Operation& operation : operations_) {
     link_->cancel(operation);
   }
-  const auto deadline = Clock::now() + kWithdrawTime;
+  ShortWait wait(kWithdrawTime);
   do {
     link_->progress();
-  } while (!operations_.empty() && Clock::now() < deadline);
+  } while (!operations_.empty() && !wait.is_over());
 }
 
 void Channel::lose() {
