@@ -106,6 +106,9 @@ void begin_run(Execution& execution) {
   execution.moved = false;
   execution.still_since = {};
   execution.error.reset();
+  const bool is_timed = execution.arrivals != nullptr && execution.remote == nullptr &&
+                        execution.arrivals->wants(execution.collectives_end);
+  execution.began = is_timed ? std::chrono::steady_clock::now() : decltype(execution.began){};
 }
 
 void end_run(Execution& execution) {
@@ -120,6 +123,10 @@ void end_run(Execution& execution) {
   }
   if (execution.watch != nullptr) {
     execution.watch->on_end();
+  }
+  if (execution.began != decltype(execution.began){} && !execution.error.has_value()) {
+    execution.arrivals->note(execution.collectives_end, execution.began,
+                             std::chrono::steady_clock::now());
   }
   execution.finished = true;
 }

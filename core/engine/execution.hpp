@@ -15,6 +15,7 @@
 #include <boost/ptr_container/ptr_vector.hpp>
 
 #include "core/base/result.hpp"
+#include "core/engine/arrival_times.hpp"
 #include "core/transport/connection.hpp"
 #include "kernels/host/executor.hpp"
 
@@ -197,7 +198,10 @@ struct Execution {
   RemoteWork* remote = nullptr;           // not null: replaces `queues`, which are empty
   // Ends with an error when nothing has moved for so long; 0: never.
   std::chrono::milliseconds deadline{0};
-  bool is_submitted = false;  // later calls of the rank may have their numbers already
+  // How long the rank is inside its calls; null: nobody wants to know.
+  ArrivalTimes* arrivals = nullptr;
+  uint64_t collectives_end = 0;  // how many the rank had made with those of this run
+  bool is_submitted = false;     // later calls of the rank may have their numbers already
   // state of the current run:
   // how many calls the rank had made with those of this run; kAllCalls where they have no number
   uint64_t calls_end = kAllCalls;
@@ -207,6 +211,7 @@ struct Execution {
   bool moved = false;    // since the last check for stalls
   bool stalled = false;  // and the rank was notified
   std::chrono::steady_clock::time_point still_since{};
+  std::chrono::steady_clock::time_point began{};  // zero: `arrivals` does not want it
 };
 
 }  // namespace plexus

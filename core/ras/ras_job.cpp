@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/text.hpp"
+#include "core/ras/late_rank.hpp"
 
 namespace plexus {
 namespace {
@@ -20,6 +21,8 @@ const char* advise(const std::string& cause) {
        "look at what that rank's program does instead: data, an exception, fewer steps"},
       {"link", "look at the network between the two ranks, and at the net plugin"},
       {"slow", "look at that rank's host: load, clocks, memory"},
+      {"late",
+       "look at that rank's share of the work, and at its host: load, clocks, data loading"},
       {"dead", "look at that process's log, exit code and host; restart the job, or shrink"},
       {"failed", "look at the first error in that rank's log; abort and remake the communicator"}};
   for (const auto& [name, advice] : kAdvice) {
@@ -39,6 +42,7 @@ RasJob::RasJob(const JobRoll& roll)
   number_devices();
   for (const RasComm& comm : comms) {
     judge_comm(roll, comm);
+    judge_arrivals(roll, comm);
   }
 }
 
@@ -186,6 +190,34 @@ void RasJob::judge_comm(const JobRoll& roll, const RasComm& comm) {
   verdict.sentence = printable(verdict.sentence);
   verdict.advice = advise(verdict.cause);
   verdicts.push_back(std::move(verdict));
+}
+
+void RasJob::judge_arrivals(const JobRoll& roll, const RasComm& comm) {
+  const auto late = find_late_rank(roll, comm);
+  if (!late.has_value()) {
+    return;
+  }
+  std::string where;
+  for (const KnownRank& rank : roll.known) {
+    where = rank.group == comm.group && rank.rank == late->rank && !rank.name.empty()
+                ? " (" + rank.name + ")"
+                : where;
+  }
+  constexpr double kPercent = 100;
+  verdicts.push_back(
+      {.group = comm.group,
+       .rank = late->rank,
+       .ranks = {late->rank},
+       .cause = "late",
+       .sentence = printable(
+           fmt::format("comm {:#x} of {} ranks: rank {}{} comes last to each call, by {:.0f} us "
+                       "of the {:.0f} us from one call to the next ({:.0f} %; collectives {} to "
+                       "{})",
+                       comm.group, comm.nranks, late->rank, where, late->late_us, late->period_us,
+                       kPercent * late->late_us / late->period_us, late->first, late->last)),
+       .advice = advise("late"),
+       .late_us = late->late_us,
+       .period_us = late->period_us});
 }
 
 }  // namespace plexus

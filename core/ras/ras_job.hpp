@@ -36,10 +36,13 @@ struct RasVerdict {
   uint64_t group = 0;
   int rank = -1;  // the guilty one; the first of `ranks`
   std::vector<int> ranks = {};
-  std::string cause = {};  // a StallCause's name, "failed" or "dead"
+  std::string cause = {};  // a StallCause's name, "failed", "dead" or "late"
   uint32_t seconds = 0;
   std::string sentence = {};
   std::string advice = {};  // what to look at
+  // of a rank that comes late to each call: by how much, and the time from one call to the next
+  double late_us = 0;
+  double period_us = 0;
 };
 
 struct RasComm {
@@ -76,6 +79,7 @@ struct RasJob {
   void add_missing(const JobRoll& roll);
   void number_devices();
   void judge_comm(const JobRoll& roll, const RasComm& comm);
+  void judge_arrivals(const JobRoll& roll, const RasComm& comm);
 
   std::map<Name, int> places_;
 };

@@ -96,6 +96,10 @@ json describe_verdict(const RasJob& job, const RasVerdict& verdict) {
             {"since_sec", verdict.seconds},
             {"sentence", verdict.sentence},
             {"advice", verdict.advice}};
+  if (verdict.late_us > 0) {
+    made["late_us"] = verdict.late_us;
+    made["period_us"] = verdict.period_us;
+  }
   for (const RasComm& comm : job.comms) {
     for (const auto* const ranks : {&comm.ranks, &comm.missing}) {
       for (const RasRank& rank : *ranks) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls that a rank has made in a communicator: a flight recorder of fixed memory, which ranks
-// that wait for each other compare (core/stall/stall_watch.hpp) and `plexus doctor` shows.
+// that wait for each other compare (core/stall/stall_watch.hpp) and `plexus doctor` shows. And how
+// long they are inside, by which who is asked names a rank that comes late (arrival_times.hpp).
 // Collectives have one number sequence; sends and receives have one per peer and direction, since
 // only those must come in the same order on two ranks.
 #pragma once
@@ -12,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/engine/arrival_times.hpp"
 #include "guest/assert.hpp"
 #include "kernels/layout/collective.hpp"
 #include "kernels/layout/fifo.hpp"
@@ -110,6 +112,10 @@ class CallLog {
     }
   }
 
+  /// How long the rank is inside its calls.
+  [[nodiscard]] ArrivalTimes& arrivals() noexcept { return arrivals_; }
+  [[nodiscard]] const ArrivalTimes& arrivals() const noexcept { return arrivals_; }
+
   static constexpr size_t kRecords = 256;
   static constexpr size_t kCollectiveKinds = static_cast<size_t>(Collective::kSend);
 
@@ -131,6 +137,7 @@ class CallLog {
   mutable std::atomic<uint64_t> collectives_{0};
   std::atomic<uint64_t> kinds_[kCollectiveKinds] = {};
   mutable std::atomic<uint64_t> messages_{0};
+  ArrivalTimes arrivals_;
   SharedCall records_[kRecords] = {};                      // call n is at n mod kRecords
   std::unique_ptr<std::atomic<uint64_t>[]> owner_;         // [nranks][kKinds]
   std::atomic<std::atomic<uint64_t>*> counters_{nullptr};  // owner_.get(), for other threads

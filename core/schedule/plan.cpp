@@ -657,6 +657,8 @@ void Plan::number_calls(CallLog& log) {
   }
   PLEXUS_DCHECK(log.collectives() == sequence + collectives_, log.collectives(), collectives_);
   execution_.calls_end = log.calls();
+  execution_.arrivals = &log.arrivals();
+  execution_.collectives_end = log.collectives();
 }
 
 void Plan::prepare_item(const ItemTask& entry,

@@ -58,6 +58,10 @@ std::string encode_piece(const RollProcess& process, size_t first, size_t end) {
     StatusSummary status;
     status.add(rank.status);
     writer.put_text<uint32_t>(encode(status));
+    writer.put(static_cast<uint32_t>(rank.arrivals.size()));
+    for (const ArrivalWindow& window : rank.arrivals) {
+      writer.put(window);
+    }
   }
   return writer.take();
 }
@@ -67,6 +71,14 @@ std::optional<RollRank> decode_rank(ByteReader& reader) {
   const std::string_view why = reader.take_text<uint16_t>(kWhyBytesMax);
   const std::string_view bytes = reader.take_text<uint32_t>(kStatusBytesMax);
   if (reader.broken() || head.nranks < 1 || head.nranks > kNranksMax || head.device < -1) {
+    return std::nullopt;
+  }
+  std::vector<ArrivalWindow> arrivals(
+      reader.take_between<uint32_t>(0, uint32_t{ArrivalTimes::kWindows}));
+  for (ArrivalWindow& window : arrivals) {
+    window = reader.take<ArrivalWindow>();
+  }
+  if (reader.broken()) {
     return std::nullopt;
   }
   auto status = decode_summary(bytes, head.nranks);
@@ -81,7 +93,8 @@ std::optional<RollRank> decode_rank(ByteReader& reader) {
                             .is_aborted = head.is_aborted != 0,
                             .why = printable(why)},
                   .counts = head.counts,
-                  .status = std::move(status->classes.front().examples.front())};
+                  .status = std::move(status->classes.front().examples.front()),
+                  .arrivals = std::move(arrivals)};
 }
 
 }  // namespace

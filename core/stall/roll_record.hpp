@@ -33,6 +33,7 @@ struct RollRank {
   MemberState state = {};
   std::array<uint64_t, CallLog::kCollectiveKinds> counts{};  // collectives called, by kind
   RankStatus status = {};
+  std::vector<ArrivalWindow> arrivals = {};  // at most ArrivalTimes::kWindows
 };
 
 struct RollProcess {

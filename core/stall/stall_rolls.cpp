@@ -84,7 +84,8 @@ std::vector<std::string> StallRolls::describe_process() {
                   .nranks = member.nranks,
                   .device = member.device,
                   .state = member.look ? member.look() : MemberState{},
-                  .status = find_status(entries_, key, now)};
+                  .status = find_status(entries_, key, now),
+                  .arrivals = member.calls->arrivals().list()};
     for (size_t kind = 0; kind < rank.counts.size(); ++kind) {
       rank.counts[kind] = member.calls->collectives(static_cast<Collective>(kind));
     }

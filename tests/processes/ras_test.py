@@ -218,5 +218,28 @@ class Monitored(leaving_test.ToldRanks):
         self.assertEqual({verdict["cause"] for verdict in report["verdicts"]}, {"dead"})
 
 
+class Late(leaving_test.ToldRanks):
+    """A rank that comes late to each call."""
+
+    def verdicts_of(self, late):
+        """What is said of 3 ranks while they make steps, to each of which rank 1 comes `late` ms late."""
+        port = job.free_port()
+        self.environment = {"NCCL_RAS_ADDR": f"localhost:{port}"}
+        ranks = self.start_world(3)
+        for rank, told in enumerate(ranks):
+            told.tell("steps", "world", 40, late if rank == 1 else 0)
+        for told in ranks:
+            self.assertEqual(told.answer().code, 0)
+        ended = subprocess.run([job.PLEXUS, "doctor", "--ras", f"localhost:{port}", "--json"], capture_output=True, text=True,
+                               timeout=job.bound(60), env=job.clean_environment(), check=True)
+        return [verdict for verdict in json.loads(ended.stdout)["verdicts"] if verdict["cause"] == "late"]
+
+    def test_is_named_after_some_calls(self):
+        verdict, = self.verdicts_of(4)
+        self.assertEqual(verdict["rank"], 1)
+        self.assertGreater(verdict["late_us"], 1000)
+        self.assertGreater(verdict["period_us"], verdict["late_us"])
+
+
 if __name__ == "__main__":
     job.main()

@@ -7,6 +7,7 @@
     init NAME ID NRANKS RANK
     split NAME CHILD COLOR    CHILD: its name; COLOR -1: in none
     sum NAME                  all_reduce of one float, 1.0; value: the result
+    steps NAME COUNT LATE     COUNT sums, each after 2 ms of other work and LATE ms more
     sum_until_error NAME      the same, until it fails
     broadcast NAME ROOT       of one float, ROOT's number + 1; value: the result
     send NAME PEER VALUE      one float
@@ -54,6 +55,16 @@ class Calls:
         self.comms[name] = ctypes.c_void_p()
         told = UniqueId.from_buffer_copy(bytes.fromhex(told))
         return self.library.ncclCommInitRank(ctypes.byref(self.comms[name]), int(nranks), told, int(rank)), None
+
+    def steps(self, name, count, late):
+        for _ in range(int(count)):
+            end = time.monotonic() + (2 + float(late)) / 1000
+            while time.monotonic() < end:
+                time.sleep(0.0002)  # the work of a step, in the test of who is late with it
+            code, _ = self.sum(name)
+            if code != 0:
+                return code, None
+        return 0, None
 
     def split(self, name, child, color):
         self.comms[child] = ctypes.c_void_p()

@@ -92,6 +92,14 @@ Result<std::string> make_ras_metrics(const std::string& report) {
       add_comm(metrics, comm);
     }
     for (const json& verdict : parsed.value("verdicts", json::array())) {
+      if (verdict.contains("late_us")) {
+        constexpr double kUs = 1e-6;
+        metrics.add("plexus_rank_late_seconds", "gauge",
+                    "by how much the rank comes last to each call of its communicator",
+                    {{"comm", verdict.at("communicator")}, {"rank", number(verdict.at("rank"))}},
+                    kUs * verdict.at("late_us").get<double>());
+        continue;
+      }
       metrics.add("plexus_verdict_seconds", "gauge",
                   "for how long a rank has kept others waiting, by what is found to be the cause",
                   {{"comm", verdict.at("communicator")},

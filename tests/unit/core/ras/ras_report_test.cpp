@@ -274,6 +274,69 @@ TEST(RasJson, NamesTheRankThatKeepsOthersWaiting) {
   EXPECT_EQ(rank.at("waits_for"), 2);
 }
 
+/// Collectives 32 to 47 of a rank: `inside_us` in each, one every 1000 us.
+void set_arrivals(RollRank& rank, uint64_t inside_us, uint64_t number = 2) {
+  rank.arrivals.push_back(
+      {.number = number, .inside_ns = inside_us * 16'000, .period_ns = 16'000'000});
+}
+
+TEST(RasJson, NamesTheRankThatComesLast) {
+  FourRanks job;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    set_arrivals(job.rank(rank), rank == 1 ? 10 : 400, 1);
+    set_arrivals(job.rank(rank), rank == 1 ? 100 : 300 + rank);
+  }
+  set_arrivals(job.rank(0), 900, 3);  // the others are not as far yet
+  const json report = job.parsed();
+  expect_strict(report);
+  ASSERT_EQ(report.at("verdicts").size(), 1U);
+  const json& verdict = report.at("verdicts").at(0);
+  EXPECT_EQ(verdict.at("cause"), "late");
+  EXPECT_EQ(verdict.at("rank"), 1);
+  EXPECT_EQ(verdict.at("pid"), 101);
+  EXPECT_NEAR(verdict.at("late_us").get<double>(), 202, 2);
+  EXPECT_NEAR(verdict.at("period_us").get<double>(), 1000, 1);
+  EXPECT_THAT(verdict.at("sentence"),
+              HasSubstr("rank 1 (node0:101) comes last to each call, by 202 us of the 1000 us from "
+                        "one call to the next (20 %; collectives 16 to 47)"));
+}
+
+TEST(RasJob, BlamesNobodyForLittleOrForOthers) {
+  FourRanks even;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    set_arrivals(even.rank(rank), 300 + 10 * rank);
+  }
+  EXPECT_TRUE(RasJob(even.roll).verdicts.empty()) << "1 % of the time";
+  // Once late, and not in the window before.
+  FourRanks once;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    set_arrivals(once.rank(rank), rank == 2 ? 300 : 310, 1);
+    set_arrivals(once.rank(rank), rank == 1 ? 100 : 300, 2);
+  }
+  EXPECT_TRUE(RasJob(once.roll).verdicts.empty());
+  // One window alone has to say more.
+  FourRanks barely;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    set_arrivals(barely.rank(rank), rank == 1 ? 230 : 300);
+  }
+  EXPECT_TRUE(RasJob(barely.roll).verdicts.empty());
+  for (size_t rank = 0; rank < 4; ++rank) {
+    set_arrivals(barely.rank(rank), rank == 1 ? 230 : 300, 3);
+  }
+  EXPECT_EQ(RasJob(barely.roll).verdicts.size(), 1U);
+  // Rank 1 waits for the late one of another communicator, and so comes late to this one.
+  FourRanks victim;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    set_arrivals(victim.rank(rank), rank == 1 ? 100 : 400);
+  }
+  EXPECT_EQ(RasJob(victim.roll).verdicts.size(), 1U);
+  RollRank other = rank_of(0, 1, 7);
+  other.group = 0xbeef;
+  set_arrivals(other, 300, 77);
+  victim.roll.processes[1].ranks.push_back(other);
+  EXPECT_TRUE(RasJob(victim.roll).verdicts.empty());
+}
+
 TEST(RasJson, TextOfOtherProcessesStaysText) {
   FourRanks job;
   job.rank(0).state = {.error = 6, .why = "\"}\\ \xff"};
