@@ -193,6 +193,30 @@ class TopologyTest(job.Test):
                 self.assertEqual(chosen, min(row["time_us"].values()))
             self.assertEqual({row["algorithm"] for row in rows if row["collective"] == "broadcast"}, {"ring"})
 
+    def test_predict_holds_a_log_against_a_machine_of_a_line(self):
+        predict = [job.PLEXUS, "topo", "predict", "--machine", "8xH100 8xib400", "--nodes", "2"]
+        ended = self.start([*predict, "--calls", "all_gather,alltoall", "-b", "1M", "-e", "4M", "-f", "2", "--json", "-"]).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual([(row["collective"], row["bytes"]) for row in json.loads(ended.stdout)["rows"]],
+                         [(call, size << 20) for call in ("all_gather", "alltoall") for size in (1, 2, 4)])
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/log", "w") as log:
+                log.write("# Collective test starting: all_reduce_perf\n#  Rank  0 Group  0 Pid 1 on a device 0 [0] H100\n"
+                          "#  Rank  1 Group  0 Pid 2 on a device 1 [1] H100\n"
+                          "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"
+                          "67108864 16777216 float sum -1 466.1 143.9 269.9 0 466.3 143.9 269.8 0\n"
+                          "268435456 67108864 float sum -1 3282.8 209.2 392.3 0 1276.0 210.3 394.4 0\n")
+            ended = self.start([*predict, "--measured", f"{folder}/log", "--svg", f"{folder}/svg"]).end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn("slower than this machine should be", ended.stdout)
+            with open(f"{folder}/svg") as svg:
+                self.assertIn(">measured</text>", svg.read())
+            for arguments, expected in ((["--measured", "/nonexistent"], "/nonexistent"), ([f"{folder}/log"], "both say"),
+                                        (["--machine", "8xfoo"], "'8xfoo'"), (["--machine", "8xH100"], "2 nodes need NICs")):
+                ended = self.start([*predict, *arguments]).end(60)
+                self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1), ended.stderr)
+                self.assertIn(expected, ended.stderr)
+
 
 if __name__ == "__main__":
     job.main()

@@ -23,9 +23,12 @@
 #include "tools/cli/flags.hpp"
 #include "tools/cli/topo/fabric.hpp"
 #include "tools/cli/topo/json.hpp"
+#include "tools/cli/topo/machine_line.hpp"
 #include "tools/cli/topo/nccl_model.hpp"
+#include "tools/cli/topo/predicted.hpp"
 #include "tools/cli/topo/template.hpp"
 #include "tools/cli/topo/text.hpp"
+#include "tools/cli/tune/nccl_tests.hpp"
 #include "tools/slurm/slurm.hpp"
 
 namespace plexus {
@@ -48,6 +51,12 @@ struct TopoFlags {
   size_t bytes_first = size_t{1} << 10;
   size_t bytes_last = size_t{1} << 30;
   int factor = 4;
+  MachineLine machine;  // of `predict`; no GPU: a file
+  Network network = Network::kInfiniBand;
+  Setup setup = Setup::kProcesses;
+  std::vector<FittedCall> calls;
+  std::string measured;  // a log of nccl-tests
+  std::string svg;
   std::string from;  // start of a route in a fabric: NODE[:RAIL]
   std::string to;
   int shift = 0;  // 0: not requested
@@ -146,6 +155,9 @@ Result<std::vector<ClusterMachines>> machines_of(const TopoFlags& flags) {
                      .count = counts ? flags.nodes : given.count,
                      .from = given.file});
   }
+  if (!flags.machine.gpu.empty()) {
+    kinds.push_back({.machine = describe_machine(flags.machine), .count = flags.nodes});
+  }
   if (kinds.empty()) {
     PLEXUS_TRY(machine, read_machine(flags));
     kinds.push_back({.machine = std::move(machine), .count = flags.nodes});
@@ -210,24 +222,84 @@ Result<void> search(const TopoFlags& flags) {
                             : write_output(flags.json, format_cluster_json(cluster, search_ms));
 }
 
-Result<void> show_times(const TopoFlags& flags) {
+Result<std::vector<size_t>> sizes_of(const TopoFlags& flags) {
   constexpr size_t kBytesMax = size_t{1} << 50;
   const size_t last = std::max(flags.bytes_first, flags.bytes_last);
   if (flags.bytes_first == 0 || last > kBytesMax) {
     return fail(Code::kInvalidArgument, "-b and -e expect sizes from 1 byte to 1024 TiB, not {}",
                 flags.bytes_first == 0 ? 0 : last);
   }
-  PLEXUS_TRY(cluster, plan(flags));
   std::vector<size_t> sizes;
   for (size_t bytes = flags.bytes_first; bytes <= last;
        bytes *= static_cast<size_t>(flags.factor)) {
     sizes.push_back(bytes);
   }
+  return sizes;
+}
+
+Result<void> show_times(const TopoFlags& flags) {
+  PLEXUS_TRY(sizes, sizes_of(flags));
+  PLEXUS_TRY(cluster, plan(flags));
   const NcclModel model(describe_for_nccl(cluster));
   if (flags.json != "-") {
     fmt::print("{}", format_nccl_times(model, sizes));
   }
   return flags.json.empty() ? ok() : write_output(flags.json, format_nccl_times_json(model, sizes));
+}
+
+Result<PredictedCall> read_measured(const std::string& file) {
+  constexpr size_t kLogBytesMax = 64 << 20;
+  PLEXUS_TRY(text, read_file(file, kLogBytesMax));
+  const Result<tune::NcclTestsLog> parsed = tune::parse_nccl_tests(text);
+  if (!parsed) {
+    return fail(parsed.error().code(), "--measured: {} {}", file, parsed.error().message());
+  }
+  const tune::NcclTestsLog& log = parsed.value();
+  PredictedCall call{.call = find_fitted_call(log.collective).value()};  // it knows fewer
+  for (size_t row = 0; row < log.bytes.size(); ++row) {
+    call.measured.emplace_back(static_cast<size_t>(log.bytes[row]), log.time_us[row]);
+  }
+  return call;
+}
+
+Result<void> show_predicted(const TopoFlags& flags) {
+  if (!flags.machine.gpu.empty() && !flags.files.empty()) {
+    return fail(Code::kInvalidArgument, "--machine and the file '{}' both say what the machine is",
+                flags.files.front());
+  }
+  PLEXUS_TRY(sizes, sizes_of(flags));
+  PLEXUS_TRY(cluster, plan(flags));
+  const FittedMachine machine =
+      describe_fitted(cluster, flags.machine.gpu.empty() ? flags.network : flags.machine.network);
+  if (machine.cluster.sm_min == 0) {
+    return fail(Code::kInvalidArgument,
+                "predict is for GPUs, and this machine has none: name one with --machine");
+  }
+  if (machine.cluster.nodes > 1 && machine.nics == 0) {
+    return fail(Code::kInvalidArgument,
+                "{} nodes need NICs, of which the machine has none: as in \"8xH100 8xib400\"",
+                machine.cluster.nodes);
+  }
+  PredictedTable table{.machine = machine, .setup = flags.setup, .sizes = std::move(sizes)};
+  for (const FittedCall call : flags.calls) {
+    table.calls.push_back({.call = call});
+  }
+  if (!flags.measured.empty()) {
+    PLEXUS_TRY(measured, read_measured(flags.measured));
+    table.calls = {std::move(measured)};
+  }
+  if (table.calls.empty()) {
+    table.calls = {{.call = FittedCall::kAllReduce}};
+  }
+  if (flags.json != "-") {
+    fmt::print("{}", format_predicted(table));
+  }
+  if (!flags.svg.empty()) {
+    const Plot plot = plot_predicted(
+        table, fmt::format("ranks: {}, nodes: {}", machine.cluster.ranks, machine.cluster.nodes));
+    PLEXUS_TRY(write_output(flags.svg, draw_plots({&plot, 1})));
+  }
+  return flags.json.empty() ? ok() : write_output(flags.json, format_predicted_json(table));
 }
 
 Result<void> show_fabric(const TopoFlags& flags) {
@@ -295,6 +367,54 @@ void add_times_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
   add_int(app, "-f", &flags->factor, kFactor, "from one size to the next (default 4)");
 }
 
+void add_predict_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
+  add_flag(
+      app, "--machine",
+      [flags](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(line, parse_machine_line(text));
+        flags->machine = std::move(line);
+        return ok();
+      },
+      "instead of a file: GPUs of a node and its NICs: \"8xH100 8xib400\"");
+  add_flag(
+      app, "--network",
+      [flags](const std::string& text) -> Result<void> {
+        const std::optional<Network> network = find_network(text);
+        if (!network.has_value()) {
+          return fail(Code::kInvalidArgument, "expects {}, not '{}'", network_names(), text);
+        }
+        flags->network = *network;
+        return ok();
+      },
+      "between the nodes of a file: ib (default), roce, efa, tcpx, tcpxo, slingshot, tcp, staged");
+  add_flag(
+      app, "--calls",
+      [flags](const std::string& text) -> Result<void> {
+        for (const std::string_view word : split_at_commas(text)) {
+          const std::optional<FittedCall> call = find_fitted_call(word);
+          if (!call.has_value()) {
+            return fail(Code::kInvalidArgument,
+                        "expects names as all_reduce, all_gather, reduce_scatter, broadcast, "
+                        "reduce, alltoall, sendrecv, not '{}'",
+                        word);
+          }
+          flags->calls.push_back(*call);
+        }
+        return ok();
+      },
+      "what is called (default all_reduce)");
+  add_choice<Setup>(app, "--setup",
+                    {{"processes", Setup::kProcesses},
+                     {"one-process", Setup::kOneProcess},
+                     {"torch", Setup::kTorch}},
+                    &flags->setup,
+                    "who calls: a process for each GPU (default), one for all, a loop in PyTorch");
+  app.add_option("--measured", flags->measured, "a log of nccl-tests to hold against it")
+      ->type_name("FILE");
+  app.add_option("--svg", flags->svg, "draw time against size, measured ones as boxes")
+      ->type_name("FILE");
+}
+
 void add_search_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
   constexpr IntRange kDcs = {1, 1024};
   constexpr IntRange kSwitch = {0, 1};
@@ -356,11 +476,13 @@ Command add_topo_command(CLI::App& program) {
       {app->add_subcommand("dump", "this machine as a topology file"), dump},
       {app->add_subcommand("times", "what NCCL's own model says of these channels: times, choices"),
        show_times},
+      {app->add_subcommand("predict", "what nccl-tests would show of NCCL on these machines"),
+       show_predicted},
       {app->add_subcommand("search", "channels of a communicator"), search},
   };
   for (const Verb& verb : verbs) {
     const bool writes = verb.run == dump;
-    if (verb.run == search || verb.run == show_times) {
+    if (verb.run == search || verb.run == show_times || verb.run == show_predicted) {
       add_cluster_flags(*verb.app, flags);
       verb.app
           ->add_option("FILE", flags->files,
@@ -387,7 +509,10 @@ Command add_topo_command(CLI::App& program) {
     }
   }
   add_search_flags(*verbs.back().app, flags);
-  add_times_flags(*verbs[verbs.size() - 2].app, flags);
+  for (const size_t with_sizes : {verbs.size() - 3, verbs.size() - 2}) {
+    add_times_flags(*verbs[with_sizes].app, flags);
+  }
+  add_predict_flags(*verbs[verbs.size() - 2].app, flags);
   verbs.push_back({add_fabric_verb(*app, flags), show_fabric});
   verbs.push_back({add_slurm_verb(*app, flags), import_slurm});
   return {app, [flags, verbs] {

@@ -129,7 +129,14 @@ void draw_plot(Svg& svg, const Plot& plot, double left, const std::vector<std::s
     const auto index =
         static_cast<size_t>(std::find(names.begin(), names.end(), line.name) - names.begin());
     svg.begin_group(line.name);
-    svg.add_line(points, style_of(index));
+    if (line.marks) {
+      constexpr double kSide = 5;
+      for (const auto& [left_of, top_of] : points) {
+        svg.add_box(left_of - kSide / 2, top_of - kSide / 2, kSide, kSide, style_of(index));
+      }
+    } else {
+      svg.add_line(points, style_of(index));
+    }
     svg.end_group();
   }
 }

@@ -12,6 +12,7 @@ namespace plexus {
 struct PlotLine {
   std::string name;
   std::vector<std::pair<double, double>> points;  // x and time in us, both positive, x rising
+  bool marks = false;                             // a box at each point, no line
 };
 
 struct Plot {

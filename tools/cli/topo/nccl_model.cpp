@@ -12,7 +12,6 @@
 namespace plexus {
 namespace {
 
-using ByProtocol = std::array<double, 3>;
 using ByNodes = std::array<double, 3>;  // one, two, more
 
 constexpr size_t at(auto kind) { return static_cast<size_t>(kind); }

@@ -24,6 +24,7 @@ inline constexpr size_t kNcclCollectives = 5;
 /// In the order in which NCCL compares them.
 enum class NcclAlgorithm : uint8_t { kTree, kRing, kNvls, kNvlsTree, kPat };
 enum class NcclProtocol : uint8_t { kLL, kLL128, kSimple };
+using ByProtocol = std::array<double, 3>;
 
 const char* name(NcclCollective collective);
 const char* name(NcclAlgorithm algorithm);
