@@ -140,14 +140,14 @@ class Duel {
     rates_.line_ns = std::max<uint64_t>(measure(Task::kLine, 0) / kLines, 1);
     const bool attaches = PeerProcess(getpid(), process_id(), process_mark_address()).probe() == 0;
     for (size_t size = 0; size < kRatesBytes.size() && !failed_; ++size) {
-      const auto keep = [&](Way way, Task task) {
-        rates_.exchange_ns[static_cast<size_t>(way)][size] = measure(task, kRatesBytes[size]);
+      const auto keep = [&](CopyMethod method, Task task) {
+        rates_.exchange_ns[static_cast<size_t>(method)][size] = measure(task, kRatesBytes[size]);
       };
-      keep(Way::kThroughSlots, Task::kThroughSlots);
+      keep(CopyMethod::kThroughSlots, Task::kThroughSlots);
       if (attaches) {
-        keep(Way::kAttach, Task::kAttach);
+        keep(CopyMethod::kAttach, Task::kAttach);
       }
-      keep(Way::kMapped, Task::kMapped);
+      keep(CopyMethod::kMapped, Task::kMapped);
     }
     over_ = true;
     set_.store(tasks_ + 1);

@@ -13,18 +13,18 @@ namespace {
 
 constexpr std::string_view kTitle = "plexus rates 1";
 constexpr uint64_t kTimeMostNs = 10'000'000'000;
-constexpr const char* kWayNames[kWays] = {"slots", "attach", "mapped"};
+constexpr const char* kCopyMethodNames[kCopyMethods] = {"slots", "attach", "mapped"};
 
 bool is_time(uint64_t ns) { return ns > 0 && ns <= kTimeMostNs; }
 
 /// A pair that is there has all times but perhaps those of attach.
 bool is_plausible(const PairRates& pair) {
   bool plausible = is_time(pair.line_ns);
-  const auto& attach = pair.exchange_ns[static_cast<size_t>(Way::kAttach)];
+  const auto& attach = pair.exchange_ns[static_cast<size_t>(CopyMethod::kAttach)];
   for (size_t size = 0; size < kRatesBytes.size(); ++size) {
     plausible = plausible &&
-                is_time(pair.exchange_ns[static_cast<size_t>(Way::kThroughSlots)][size]) &&
-                is_time(pair.exchange_ns[static_cast<size_t>(Way::kMapped)][size]) &&
+                is_time(pair.exchange_ns[static_cast<size_t>(CopyMethod::kThroughSlots)][size]) &&
+                is_time(pair.exchange_ns[static_cast<size_t>(CopyMethod::kMapped)][size]) &&
                 (attach.front() == 0 ? attach[size] == 0 : is_time(attach[size]));
   }
   return plausible;
@@ -36,11 +36,11 @@ PairRates worst_of(const PairRates& a, const PairRates& b) {
   }
   PairRates worst;
   worst.line_ns = std::max(a.line_ns, b.line_ns);
-  for (size_t way = 0; way < kWays; ++way) {
+  for (size_t method = 0; method < kCopyMethods; ++method) {
     for (size_t size = 0; size < kRatesBytes.size(); ++size) {
-      const uint64_t one = a.exchange_ns[way][size];
-      const uint64_t other = b.exchange_ns[way][size];
-      worst.exchange_ns[way][size] = one == 0 || other == 0 ? 0 : std::max(one, other);
+      const uint64_t one = a.exchange_ns[method][size];
+      const uint64_t other = b.exchange_ns[method][size];
+      worst.exchange_ns[method][size] = one == 0 || other == 0 ? 0 : std::max(one, other);
     }
   }
   return worst;
@@ -48,9 +48,9 @@ PairRates worst_of(const PairRates& a, const PairRates& b) {
 
 void append_pair(std::string& text, std::string_view distance, const PairRates& pair) {
   text += fmt::format("{} line {}\n", distance, pair.line_ns);
-  for (size_t way = 0; way < kWays; ++way) {
-    text += fmt::format("{} {}", distance, kWayNames[way]);
-    for (const uint64_t ns : pair.exchange_ns[way]) {
+  for (size_t method = 0; method < kCopyMethods; ++method) {
+    text += fmt::format("{} {}", distance, kCopyMethodNames[method]);
+    for (const uint64_t ns : pair.exchange_ns[method]) {
       text += fmt::format(" {}", ns);
     }
     text += '\n';
@@ -88,11 +88,11 @@ PairRates take_pair(Reader& reader, std::string_view distance) {
   reader.expect(" line ");
   pair.line_ns = reader.take_number();
   reader.expect("\n");
-  for (size_t way = 0; way < kWays; ++way) {
+  for (size_t method = 0; method < kCopyMethods; ++method) {
     reader.expect(distance);
     reader.expect(" ");
-    reader.expect(kWayNames[way]);
-    for (uint64_t& ns : pair.exchange_ns[way]) {
+    reader.expect(kCopyMethodNames[method]);
+    for (uint64_t& ns : pair.exchange_ns[method]) {
       reader.expect(" ");
       ns = reader.take_number();
     }
@@ -105,10 +105,10 @@ std::string title_of(std::string_view host) { return fmt::format("{}\nhost {}\n"
 
 }  // namespace
 
-const char* name(Way way) { return kWayNames[static_cast<size_t>(way)]; }
+const char* name(CopyMethod method) { return kCopyMethodNames[static_cast<size_t>(method)]; }
 
-double PairRates::time_ns(Way way, uint64_t size_bytes) const {
-  const auto& times = exchange_ns[static_cast<size_t>(way)];
+double PairRates::time_ns(CopyMethod method, uint64_t size_bytes) const {
+  const auto& times = exchange_ns[static_cast<size_t>(method)];
   const auto size = static_cast<double>(size_bytes);
   if (size_bytes >= kRatesBytes.back()) {
     return static_cast<double>(times.back()) * size / static_cast<double>(kRatesBytes.back());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two cores of a host need to exchange data, in each of the ways in which processes do it: a
+// The time that two cores of a host need to exchange data by each copy method of processes: a
 // value that is measured (measure.hpp), kept in a file (rates_file.hpp), agreed by all ranks
-// (core/setup), and from which the way of a call is chosen (core/schedule). Pure.
+// (core/setup), and from which the copy method of a call is chosen (core/schedule). Pure.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@
 namespace plexus {
 
 /// How bytes get from the memory of one process to that of another.
-enum class Way : uint8_t {
+enum class CopyMethod : uint8_t {
   kThroughSlots,  // copied into shared slots and out of them
   kAttach,        // read from the other's memory by system calls
   kMapped,        // copied from memory that both have mapped
 };
-inline constexpr size_t kWays = 3;
-const char* name(Way way);
+inline constexpr size_t kCopyMethods = 3;
+const char* name(CopyMethod method);
 
 /// Sizes that are measured, ascending.
 inline constexpr std::array<uint64_t, 6> kRatesBytes = {uint64_t{4} << 10,  uint64_t{16} << 10,
@@ -33,11 +33,11 @@ struct PairRates {
   /// Exchange of a cache line, each core writing its own and reading the other's. 0: there are no
   /// such cores.
   uint64_t line_ns = 0;
-  /// [way][size]: each takes as many bytes from the other at the same time. 0: not possible.
-  std::array<std::array<uint64_t, kRatesBytes.size()>, kWays> exchange_ns{};
+  /// [method][size]: each takes as many bytes from the other at the same time. 0: not possible.
+  std::array<std::array<uint64_t, kRatesBytes.size()>, kCopyMethods> exchange_ns{};
 
   /// Interpolated between sizes, by the byte beyond them; 0: not possible.
-  [[nodiscard]] double time_ns(Way way, uint64_t size_bytes) const;
+  [[nodiscard]] double time_ns(CopyMethod method, uint64_t size_bytes) const;
   friend bool operator==(const PairRates&, const PairRates&) = default;
 };
 
@@ -53,7 +53,7 @@ struct HostRates {
 
 /// Whether every number is one that can have been measured.
 bool is_plausible(const HostRates& rates);
-/// The larger time of each; a way that one host lacks is not possible.
+/// The larger time of each; a method that one host lacks is not possible.
 HostRates worst_of(const HostRates& a, const HostRates& b);
 
 /// The numbers where nothing was measured: those of an AMD EPYC with two near cores.

@@ -506,10 +506,11 @@ Result<void> Plan::add_item(const PlanContext& context,
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
   set_borrowing(work, task, context);
-  const WayChoice way = choose_way(*context.ways, traits_of(shapes_, task.shape, work.geometry));
-  work.attach_bytes_min = way.attach_bytes_min;
+  const CopyChoice copy =
+      choose_copy_method(*context.copy_methods, traits_of(shapes_, task.shape, work.geometry));
+  work.attach_bytes_min = copy.attach_bytes_min;
   work.fetches = is_reduction(task.shape.collective) && work.attach_bytes_min != kNoAttach;
-  maps_ = maps_ && way.maps;
+  maps_ = maps_ && copy.maps;
   work.streaming = buffer_bytes(task, context.nranks, false) >= kStreamingBytesMin;
   if (context.device == nullptr) {
     work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *

@@ -13,7 +13,7 @@
 
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
-#include "core/rates/ways.hpp"
+#include "core/rates/copy_methods.hpp"
 #include "core/schedule/call_log.hpp"
 #include "core/schedule/channel_order.hpp"
 #include "core/schedule/choose_algorithm.hpp"
@@ -43,8 +43,8 @@ struct PlanContext {
   int blocks = 0;        // as in ChoiceInput
   int net_channels = 1;  // that share a long message over the network
   uint32_t slot_bytes;
-  const HostWays* ways;  // between processes of one host
-  DeviceRank* device;    // CUDA ranks only; nullptr: a host rank
+  const HostCopyMethods* copy_methods;  // between processes of one host
+  DeviceRank* device;                   // CUDA ranks only; nullptr: a host rank
 };
 
 /// What is known of `call`, one of `tasks`, before its algorithm is chosen.
@@ -151,7 +151,7 @@ class Plan {
   std::unique_ptr<DevicePlan> device_plans_[2];  // for open and for private buffers
   bool on_device_ = false;
   uint64_t collectives_ = 0;
-  bool maps_ = true;             // mapping is the fastest way of registered memory
+  bool maps_ = true;             // mapping is the fastest copy method of registered memory
   bool borrows_mapped_ = false;  // a receiver may map memory from ncclMemAlloc
 };
 

@@ -17,8 +17,8 @@
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/programs/program_set.hpp"
+#include "core/rates/copy_methods.hpp"
 #include "core/rates/rates_file.hpp"
-#include "core/rates/ways.hpp"
 #include "core/schedule/algorithm_filter.hpp"
 #include "core/setup/collnet.hpp"
 #include "core/setup/group_cache.hpp"
@@ -57,7 +57,7 @@ struct CommSetup {
   std::shared_ptr<const ProgramSet> programs;     // PLEXUS_PROGRAM_PATH; likewise shared
   AlgorithmFilter filter;                         // NCCL_ALGO, NCCL_PROTO
   uint32_t slot_bytes = 0;
-  HostWays ways;  // between processes of one host
+  HostCopyMethods copy_methods;  // between processes of one host
   plexus_tuner_comm_t tuner_facts{};
   CollnetOpen collnet;
   int channels_min = 1;  // possible on all ranks

@@ -99,14 +99,14 @@ Result<Told> decode(std::string_view bytes) {
 
 /// The worst of all hosts; not measured when one of them is not.
 struct Joined {
-  HostWays ways;
+  HostCopyMethods copy_methods;
   std::string obstacle;
   std::vector<SharingReport> sharing;
 };
 
 Result<Joined> join(const Gathered& blobs, const Config& config) {
   Joined joined;
-  HostWays ways{.attach = true, .attach_bytes = config.attach_bytes};
+  HostCopyMethods copy_methods{.attach = true, .attach_bytes = config.attach_bytes};
   std::optional<HostRates> worst;
   bool all = true;
   for (size_t rank = 0; rank < blobs.size(); ++rank) {
@@ -115,18 +115,18 @@ Result<Joined> join(const Gathered& blobs, const Config& config) {
       all = all && told.rates != HostRates{};
       worst = worst ? worst_of(*worst, told.rates) : told.rates;
     }
-    if (!told.obstacle.empty() && ways.attach) {
-      ways.attach = false;
+    if (!told.obstacle.empty() && copy_methods.attach) {
+      copy_methods.attach = false;
       joined.obstacle = told.obstacle;
     }
     PLEXUS_TRY(sharing, decode_sharing_report(told.sharing, blobs.size()));
     joined.sharing.push_back(std::move(sharing));
   }
   if (all && worst) {
-    ways.measured = true;
-    ways.rates = *worst;
+    copy_methods.measured = true;
+    copy_methods.rates = *worst;
   }
-  joined.ways = ways;
+  joined.copy_methods = copy_methods;
   return joined;
 }
 
@@ -158,7 +158,7 @@ Result<void> agree_on_same_host(const SetupContext& context,
   }
   PLEXUS_TRY(blobs, setup.exchange->all_gather(encode(context, setup), give_up));
   PLEXUS_TRY(joined, join(blobs, setup.config));
-  setup.ways = joined.ways;
+  setup.copy_methods = joined.copy_methods;
   const auto isolated = list_isolated(joined.sharing);
   if (!isolated.empty()) {
     isolate(isolated, joined.sharing, setup);

@@ -10,8 +10,8 @@
 
 namespace plexus {
 
-/// Fills in `setup.ways`, and notes in `setup.infos` which ranks cannot share memory with others.
-/// Collective, unless no two ranks share memory between processes.
+/// Fills in `setup.copy_methods`, and notes in `setup.infos` which ranks cannot share memory with
+/// others. Collective, unless no two ranks share memory between processes.
 Result<void> agree_on_same_host(const SetupContext& context,
                                 CommSetup& setup,
                                 const std::atomic<bool>* give_up);

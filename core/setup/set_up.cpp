@@ -63,7 +63,7 @@ Result<void> finish(const SetupContext& context,
   setup.slot_bytes = slot_bytes;
   setup.tuner_facts =
       describe_to_tuner(*setup.infos, *setup.topology, setup.group, setup.slot_bytes);
-  describe_measured_links(setup.ways, setup.tuner_facts);
+  describe_measured_links(setup.copy_methods, setup.tuner_facts);
   const auto [channels_min, channels_max] = bounds_of_channels(*setup.infos);
   setup.channels_min = static_cast<int>(channels_min);
   setup.channels_max = static_cast<int>(channels_max);

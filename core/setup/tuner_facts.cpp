@@ -123,10 +123,10 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   return comm;
 }
 
-void describe_measured_links(const HostWays& ways, plexus_tuner_comm_t& comm) {
-  if (ways.measured && comm.cuda.sm == 0) {
-    comm.links[PLEXUS_LINK_HOST].latency_ns = message_latency_ns(ways);
-    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = bandwidth_mbit_per_s(ways);
+void describe_measured_links(const HostCopyMethods& copy_methods, plexus_tuner_comm_t& comm) {
+  if (copy_methods.measured && comm.cuda.sm == 0) {
+    comm.links[PLEXUS_LINK_HOST].latency_ns = message_latency_ns(copy_methods);
+    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = bandwidth_mbit_per_s(copy_methods);
   }
 }
 

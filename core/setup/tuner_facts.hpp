@@ -10,7 +10,7 @@
 
 #include "plugin-api/plexus_tuner.h"
 
-#include "core/rates/ways.hpp"
+#include "core/rates/copy_methods.hpp"
 #include "core/setup/topology.hpp"
 #include "core/transport/peer_info.hpp"
 
@@ -31,7 +31,7 @@ void describe_xdc_links(const CommTopology& topology,
                         plexus_tuner_comm_t& comm);
 
 /// What was measured between the processes of a host; nothing of CUDA ranks.
-void describe_measured_links(const HostWays& ways, plexus_tuner_comm_t& comm);
+void describe_measured_links(const HostCopyMethods& copy_methods, plexus_tuner_comm_t& comm);
 
 /// The smallest size that a rank was given, or else the default for the kind of slots.
 uint32_t choose_slot_bytes(std::span<const PeerInfo> infos);

@@ -22,10 +22,10 @@ using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Result;
 using plexus::tuner_default::Model;
+using plexus::tuner_online::Alternative;
 using plexus::tuner_online::decide;
 using plexus::tuner_online::Decision;
-using plexus::tuner_online::list_ways;
-using plexus::tuner_online::Way;
+using plexus::tuner_online::list_alternatives;
 
 struct plexus_tuner_context {
   static Result<plexus_tuner_context> open(const plexus_tuner_comm_t& comm, const Log& log);
@@ -90,22 +90,22 @@ Result<void> plexus_tuner_context::get_times(const plexus_tuner_call_t& call,
     model.predict(call, candidate);
     predicted.push_back(copy_of(candidate));
   });
-  const std::vector<Way> ways = list_ways(predicted, call.size_bytes);
-  if (ways.empty()) {
+  const std::vector<Alternative> alternatives = list_alternatives(predicted, call.size_bytes);
+  if (alternatives.empty()) {
     return ok();
   }
-  const Decision decision = decide(ways, trials_of(call), budget);
-  const Way& way = ways[decision.way];
+  const Decision decision = decide(alternatives, trials_of(call), budget);
+  const Alternative& alternative = alternatives[decision.alternative];
   // The decision has to be the shortest time.
-  const int64_t time_ns = ways.front().predicted_ns;
+  const int64_t time_ns = alternatives.front().predicted_ns;
   size_t place = 0;
   candidates.for_each([&](plexus_tuner_candidate_t& candidate) {
-    if (place++ != way.candidate) {
+    if (place++ != alternative.candidate) {
       candidate.time_ns = candidate.time_ns < 0 ? -1 : std::max(candidate.time_ns, time_ns + 1);
       return;
     }
     candidate.time_ns = time_ns;
-    candidate.channels = way.channels;
+    candidate.channels = alternative.channels;
     if (candidate.struct_size >=
         offsetof(plexus_tuner_candidate_t, trial_calls) + sizeof(candidate.trial_calls)) {
       candidate.trial_calls = decision.calls;

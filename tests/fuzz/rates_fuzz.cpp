@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/rates/ways.hpp"
+#include "core/rates/copy_methods.hpp"
 
 namespace plexus {
 namespace {
@@ -26,12 +26,13 @@ void fuzz(std::string_view text) {
   }
   require(is_plausible(rates.value()));
   require(parse_rates(format_rates(rates.value(), kHost), kHost).value() == rates.value());
-  const HostWays ways{.attach = true, .attach_bytes = -1, .measured = true, .rates = rates.value()};
+  const HostCopyMethods methods{
+      .attach = true, .attach_bytes = -1, .measured = true, .rates = rates.value()};
   for (const uint64_t size_bytes : {uint64_t{0}, uint64_t{100'000}, uint64_t{1} << 50}) {
-    require(std::isfinite(rates.value().slowest().time_ns(Way::kThroughSlots, size_bytes)));
-    (void)choose_way(ways, {.size_bytes = size_bytes});
+    require(std::isfinite(rates.value().slowest().time_ns(CopyMethod::kThroughSlots, size_bytes)));
+    (void)choose_copy_method(methods, {.size_bytes = size_bytes});
   }
-  require(message_latency_ns(ways) > 0);
+  require(message_latency_ns(methods) > 0);
 }
 
 }  // namespace

@@ -79,8 +79,8 @@ class Explain(job.Test):
             file.write_text("\n".join(lines) + "\n")
             slow = self.explain("alltoall", "8", PLEXUS_RATES_FILE=str(file))["host"]
             self.assertEqual(slow["near"]["slots"], [10 * time for time in host["near"]["slots"]])
-            self.assertEqual(slow["way"][2:], ["attach"] * 4)
-            self.assertEqual(self.explain("alltoall", "8", PLEXUS_RATES_FILE=str(file), PLEXUS_ATTACH="0")["host"]["way"],
+            self.assertEqual(slow["copy_method"][2:], ["attach"] * 4)
+            self.assertEqual(self.explain("alltoall", "8", PLEXUS_RATES_FILE=str(file), PLEXUS_ATTACH="0")["host"]["copy_method"],
                              ["slots"] * 6)
 
     def test_more_nodes_make_it_slower(self):

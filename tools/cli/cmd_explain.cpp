@@ -74,7 +74,8 @@ bool shares_host(const ExplainOptions& options) {
 }
 
 /// A communicator of `nranks` spread evenly over `nodes` machines like this one.
-plexus_tuner_comm_t describe_comm(const ExplainOptions& options, const HostWays& ways) {
+plexus_tuner_comm_t describe_comm(const ExplainOptions& options,
+                                  const HostCopyMethods& copy_methods) {
   const auto nranks = static_cast<uint32_t>(options.nranks);
   const auto nodes = static_cast<uint32_t>(options.nodes);
   plexus_tuner_comm_t comm{};
@@ -92,9 +93,9 @@ plexus_tuner_comm_t describe_comm(const ExplainOptions& options, const HostWays&
     near += members * (members - 1) / 2;
   }
   comm.links[options.mode == "procs" ? PLEXUS_LINK_HOST : PLEXUS_LINK_PROCESS].count = near;
-  if (shares_host(options) && ways.measured) {
-    comm.links[PLEXUS_LINK_HOST].latency_ns = message_latency_ns(ways);
-    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = bandwidth_mbit_per_s(ways);
+  if (shares_host(options) && copy_methods.measured) {
+    comm.links[PLEXUS_LINK_HOST].latency_ns = message_latency_ns(copy_methods);
+    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = bandwidth_mbit_per_s(copy_methods);
   }
   plexus_tuner_link_t& xdc = comm.links[PLEXUS_LINK_XDC];
   for (const int size : options.datacenters) {
@@ -293,12 +294,13 @@ Result<int> explain(const ExplainOptions& options) {
   PLEXUS_TRY(texts, read_program_folders(config.program_path));
   const ProgramSet programs(texts, options.nranks);
   PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo, config.proto, programs.families()));
-  const HostWays ways = shares_host(options) ? find_host_ways(config) : HostWays{};
+  const HostCopyMethods copy_methods =
+      shares_host(options) ? find_copy_methods(config) : HostCopyMethods{};
   PLEXUS_TRY(tuner, Tuner::open({.plugin = config.tuner_plugin,
                                  .folders = config.plugin_path,
                                  .net_plugins = config.net_plugin,
                                  .own_folder = find_library_folder()},
-                                describe_comm(options, ways)));
+                                describe_comm(options, copy_methods)));
   const LoopCosts costs(order_of(options), true);
   const CollnetAbility collnet{.missing = "NCCL_COLLNET_ENABLE is not 1"};
   const ChoiceInput input{
@@ -338,7 +340,7 @@ Result<int> explain(const ExplainOptions& options) {
       print_xdc(options, lines);
     }
     if (shares_host(options)) {
-      print_host_ways(ways);
+      print_copy_methods(copy_methods);
     }
   }
   if (!options.json.empty()) {
@@ -350,7 +352,7 @@ Result<int> explain(const ExplainOptions& options) {
       json["candidates"].push_back(json_of(options, line));
     }
     if (shares_host(options)) {
-      json["host"] = json_of(ways);
+      json["host"] = json_of(copy_methods);
     }
     PLEXUS_TRY(write_output(options.json, json.dump(1) + "\n"));
   }

@@ -15,29 +15,29 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The way of plain memory in messages of this size.
-const char* way_of(const HostWays& ways, const MessageTraits& message) {
-  return name(choose_way(ways, message).attach_bytes_min <= message.size_bytes
-                  ? Way::kAttach
-                  : Way::kThroughSlots);
+/// The copy method of plain memory in messages of this size.
+const char* method_of(const HostCopyMethods& methods, const MessageTraits& message) {
+  return name(choose_copy_method(methods, message).attach_bytes_min <= message.size_bytes
+                  ? CopyMethod::kAttach
+                  : CopyMethod::kThroughSlots);
 }
 
 void print_pair(const char* distance, const PairRates& pair) {
   fmt::print("{} cores: a cache line is exchanged in {} ns\n", distance, pair.line_ns);
-  for (size_t way = 0; way < kWays; ++way) {
-    fmt::print("  us, {:<12}", name(static_cast<Way>(way)));
-    for (const uint64_t ns : pair.exchange_ns[way]) {
+  for (size_t method = 0; method < kCopyMethods; ++method) {
+    fmt::print("  us, {:<12}", name(static_cast<CopyMethod>(method)));
+    for (const uint64_t ns : pair.exchange_ns[method]) {
       fmt::print(" {:>10}", ns == 0 ? "-" : fmt::format("{:.2f}", static_cast<double>(ns) / 1000));
     }
     fmt::print("\n");
   }
 }
 
-void print_choice(const HostWays& ways, const char* title, MessageTraits message) {
+void print_choice(const HostCopyMethods& methods, const char* title, MessageTraits message) {
   fmt::print("  {:<16}", title);
   for (const uint64_t size : kRatesBytes) {
     message.size_bytes = size;
-    fmt::print(" {:>10}", way_of(ways, message));
+    fmt::print(" {:>10}", method_of(methods, message));
   }
   fmt::print("\n");
 }
@@ -45,53 +45,53 @@ void print_choice(const HostWays& ways, const char* title, MessageTraits message
 Json json_of(const PairRates& pair) {
   Json json;
   json["line_ns"] = pair.line_ns;
-  for (size_t way = 0; way < kWays; ++way) {
-    json[name(static_cast<Way>(way))] = pair.exchange_ns[way];
+  for (size_t method = 0; method < kCopyMethods; ++method) {
+    json[name(static_cast<CopyMethod>(method))] = pair.exchange_ns[method];
   }
   return json;
 }
 
 }  // namespace
 
-HostWays find_host_ways(const Config& config) {
-  HostWays ways{.attach = config.attach, .attach_bytes = config.attach_bytes};
+HostCopyMethods find_copy_methods(const Config& config) {
+  HostCopyMethods methods{.attach = config.attach, .attach_bytes = config.attach_bytes};
   RatesCache cache;
   if (const auto rates = cache.find(config.rates_file)) {
-    ways.measured = true;
-    ways.rates = *rates;
+    methods.measured = true;
+    methods.rates = *rates;
   }
-  return ways;
+  return methods;
 }
 
-void print_host_ways(const HostWays& ways) {
+void print_copy_methods(const HostCopyMethods& methods) {
   fmt::print("\nrates of this host, {}: buffers exchanged by two processes\n",
-             ways.measured ? "measured" : "not measured: built-in numbers");
+             methods.measured ? "measured" : "not measured: built-in numbers");
   fmt::print("  {:<16}", "bytes");
   for (const uint64_t size : kRatesBytes) {
     fmt::print(" {:>10}", size);
   }
   fmt::print("\n");
-  print_pair("near", ways.rates.near);
-  if (ways.rates.far.line_ns > 0) {
-    print_pair("far", ways.rates.far);
+  print_pair("near", methods.rates.near);
+  if (methods.rates.far.line_ns > 0) {
+    print_pair("far", methods.rates.far);
   }
   fmt::print("plain memory goes, where the kernel lets processes read each other's:\n");
-  print_choice(ways, "both ways", {});
-  print_choice(ways, "one way", {.both_ways = false});
-  print_choice(ways, "to be combined", {.reduces = true});
+  print_choice(methods, "both ways", {});
+  print_choice(methods, "one way", {.both_ways = false});
+  print_choice(methods, "to be combined", {.reduces = true});
 }
 
-Json json_of(const HostWays& ways) {
+Json json_of(const HostCopyMethods& methods) {
   Json json;
-  json["measured"] = ways.measured;
+  json["measured"] = methods.measured;
   json["bytes"] = kRatesBytes;
-  json["near"] = json_of(ways.rates.near);
-  if (ways.rates.far.line_ns > 0) {
-    json["far"] = json_of(ways.rates.far);
+  json["near"] = json_of(methods.rates.near);
+  if (methods.rates.far.line_ns > 0) {
+    json["far"] = json_of(methods.rates.far);
   }
-  json["way"] = Json::array();
+  json["copy_method"] = Json::array();
   for (const uint64_t size : kRatesBytes) {
-    json["way"].push_back(way_of(ways, {.size_bytes = size}));
+    json["copy_method"].push_back(method_of(methods, {.size_bytes = size}));
   }
   return json;
 }

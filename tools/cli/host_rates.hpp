@@ -6,15 +6,15 @@
 
 #include "core/base/config.hpp"
 #include "core/base/result.hpp"
-#include "core/rates/ways.hpp"
+#include "core/rates/copy_methods.hpp"
 
 namespace plexus {
 
 /// What processes of this host would agree on at init, if the kernel lets them.
-HostWays find_host_ways(const Config& config);
-/// The rates, and the way of a message by size.
-void print_host_ways(const HostWays& ways);
-nlohmann::ordered_json json_of(const HostWays& ways);
+HostCopyMethods find_copy_methods(const Config& config);
+/// The rates, and the copy method of a message by size.
+void print_copy_methods(const HostCopyMethods& methods);
+nlohmann::ordered_json json_of(const HostCopyMethods& methods);
 
 /// Measures this host and replaces its file; prints where that is. Nothing where it is switched
 /// off.

@@ -68,15 +68,16 @@ std::string format_nccl_times_json(const NcclModel& model, const std::vector<siz
   for (size_t index = 0; index < kNcclCollectives; ++index) {
     const auto collective = static_cast<NcclCollective>(index);
     for (const size_t bytes : sizes) {
-      const NcclWay& chosen = model.choose(collective, bytes);
+      const NcclAlternative& chosen = model.choose(collective, bytes);
       Json row;
       row["collective"] = name(collective);
       row["bytes"] = bytes;
       row["algorithm"] = name(chosen.algorithm);
       row["protocol"] = name(chosen.protocol);
-      for (const NcclWay& way : model.ways(collective)) {
-        row["time_us"][fmt::format("{}/{}", name(way.algorithm), name(way.protocol))] =
-            model.time_us(collective, way, bytes);
+      for (const NcclAlternative& alternative : model.alternatives(collective)) {
+        row["time_us"]
+           [fmt::format("{}/{}", name(alternative.algorithm), name(alternative.protocol))] =
+               model.time_us(collective, alternative, bytes);
       }
       json["rows"].push_back(std::move(row));
     }

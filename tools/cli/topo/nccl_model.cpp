@@ -74,11 +74,11 @@ bool is_reduction_or_gather(NcclCollective collective) {
 /// One algorithm and protocol for one collective.
 class Entry {
  public:
-  Entry(const NcclCluster& cluster, NcclCollective collective, NcclWay way)
+  Entry(const NcclCluster& cluster, NcclCollective collective, NcclAlternative alternative)
       : cluster_(cluster),
         collective_(collective),
-        algorithm_(way.algorithm),
-        protocol_(way.protocol),
+        algorithm_(alternative.algorithm),
+        protocol_(alternative.protocol),
         ranks_(cluster.ranks),
         nodes_(cluster.nodes),
         per_node_(cluster.ranks / std::max(cluster.nodes, 1)),
@@ -91,9 +91,9 @@ class Entry {
                    ? cluster.tree
                    : cluster.nvls) {}
 
-  [[nodiscard]] std::optional<NcclWay> solve() const {
+  [[nodiscard]] std::optional<NcclAlternative> solve() const {
     const double gb_per_s = exists() ? bandwidth() : 0;
-    return gb_per_s > 0 ? std::optional(NcclWay{algorithm_, protocol_, latency(), gb_per_s})
+    return gb_per_s > 0 ? std::optional(NcclAlternative{algorithm_, protocol_, latency(), gb_per_s})
                         : std::nullopt;
   }
 
@@ -307,50 +307,55 @@ NcclModel::NcclModel(const NcclCluster& cluster) : cluster_(cluster) {
   for (size_t collective = 0; collective < kNcclCollectives; ++collective) {
     for (uint8_t algorithm = 0; algorithm <= at(NcclAlgorithm::kPat); ++algorithm) {
       for (uint8_t protocol = 0; protocol <= at(NcclProtocol::kSimple); ++protocol) {
-        const NcclWay asked{static_cast<NcclAlgorithm>(algorithm),
-                            static_cast<NcclProtocol>(protocol), 0, 0};
-        const auto way = Entry(cluster_, static_cast<NcclCollective>(collective), asked).solve();
-        if (way.has_value()) {
-          ways_.at(collective).push_back(*way);
+        const NcclAlternative asked{static_cast<NcclAlgorithm>(algorithm),
+                                    static_cast<NcclProtocol>(protocol), 0, 0};
+        const auto alternative =
+            Entry(cluster_, static_cast<NcclCollective>(collective), asked).solve();
+        if (alternative.has_value()) {
+          alternatives_.at(collective).push_back(*alternative);
         }
       }
     }
-    PLEXUS_ASSERT(!ways_.at(collective).empty());  // a ring is always there
+    PLEXUS_ASSERT(!alternatives_.at(collective).empty());  // a ring is always there
   }
 }
 
-const std::vector<NcclWay>& NcclModel::ways(NcclCollective collective) const {
-  return ways_.at(at(collective));
+const std::vector<NcclAlternative>& NcclModel::alternatives(NcclCollective collective) const {
+  return alternatives_.at(at(collective));
 }
 
-double NcclModel::time_us(NcclCollective collective, const NcclWay& way, size_t bytes) const {
+double NcclModel::time_us(NcclCollective collective,
+                          const NcclAlternative& alternative,
+                          size_t bytes) const {
   constexpr size_t kUnit = 64;
   constexpr double kBytesPerUsOfGb = 1e3;
-  double latency_us = way.latency_us;
-  double gb_per_s = way.gb_per_s;
+  double latency_us = alternative.latency_us;
+  double gb_per_s = alternative.gb_per_s;
   const size_t power = bytes < kUnit ? kTreeFactor[0].size()
                                      : static_cast<size_t>(std::bit_width(bytes / kUnit)) - 1;
   const bool all_reduce = collective == NcclCollective::kAllReduce;
-  const bool as_tree = way.algorithm == NcclAlgorithm::kTree ||
-                       (way.algorithm == NcclAlgorithm::kNvlsTree &&
+  const bool as_tree = alternative.algorithm == NcclAlgorithm::kTree ||
+                       (alternative.algorithm == NcclAlgorithm::kNvlsTree &&
                         cluster_.sm_min >= kSmBlackwell && cluster_.arch == CpuArch::kX86);
-  const size_t most = way.algorithm == NcclAlgorithm::kTree ? 23 : 24;
+  const size_t most = alternative.algorithm == NcclAlgorithm::kTree ? 23 : 24;
   if (all_reduce && as_tree && power < most) {
-    gb_per_s *= kTreeFactor.at(at(way.protocol)).at(power);
+    gb_per_s *= kTreeFactor.at(at(alternative.protocol)).at(power);
   }
   const size_t parts = static_cast<size_t>(cluster_.channels) * static_cast<size_t>(cluster_.ranks);
-  if (all_reduce && way.algorithm == NcclAlgorithm::kRing &&
-      way.protocol == NcclProtocol::kSimple && cluster_.nodes > 1 && bytes / parts >= kUnit) {
+  if (all_reduce && alternative.algorithm == NcclAlgorithm::kRing &&
+      alternative.protocol == NcclProtocol::kSimple && cluster_.nodes > 1 &&
+      bytes / parts >= kUnit) {
     latency_us *= cluster_.sm_min < kSmAmpere ? 1.9 : 1.4;
   }
   return latency_us + static_cast<double>(bytes) / (gb_per_s * kBytesPerUsOfGb);
 }
 
-const NcclWay& NcclModel::choose(NcclCollective collective, size_t bytes) const {
-  const std::vector<NcclWay>& all = ways(collective);
-  return *std::min_element(all.begin(), all.end(), [&](const NcclWay& a, const NcclWay& b) {
-    return time_us(collective, a, bytes) < time_us(collective, b, bytes);
-  });
+const NcclAlternative& NcclModel::choose(NcclCollective collective, size_t bytes) const {
+  const std::vector<NcclAlternative>& all = alternatives(collective);
+  return *std::min_element(all.begin(), all.end(),
+                           [&](const NcclAlternative& a, const NcclAlternative& b) {
+                             return time_us(collective, a, bytes) < time_us(collective, b, bytes);
+                           });
 }
 
 }  // namespace plexus

@@ -6,7 +6,7 @@
 // nothing else. Without CollNet.
 //
 //   const NcclModel model(describe_for_nccl(cluster));
-//   const NcclWay& best = model.choose(NcclCollective::kAllReduce, 1 << 20);  // ring, LL
+//   const NcclAlternative& best = model.choose(NcclCollective::kAllReduce, 1 << 20);  // ring, LL
 //   model.time_us(NcclCollective::kAllReduce, best, 1 << 20);
 #pragma once
 
@@ -57,7 +57,7 @@ struct NcclCluster {
 
 NcclCluster describe_for_nccl(const ClusterChannels& cluster);
 
-struct NcclWay {
+struct NcclAlternative {
   NcclAlgorithm algorithm;
   NcclProtocol protocol;
   double latency_us;
@@ -69,15 +69,17 @@ class NcclModel {
   explicit NcclModel(const NcclCluster& cluster);
 
   /// Those that NCCL has for this cluster.
-  [[nodiscard]] const std::vector<NcclWay>& ways(NcclCollective collective) const;
+  [[nodiscard]] const std::vector<NcclAlternative>& alternatives(NcclCollective collective) const;
   /// `bytes`: as NCCL counts them, of the whole result of an all-gather, the whole input of a
   /// reduce-scatter.
-  [[nodiscard]] double time_us(NcclCollective collective, const NcclWay& way, size_t bytes) const;
-  [[nodiscard]] const NcclWay& choose(NcclCollective collective, size_t bytes) const;
+  [[nodiscard]] double time_us(NcclCollective collective,
+                               const NcclAlternative& alternative,
+                               size_t bytes) const;
+  [[nodiscard]] const NcclAlternative& choose(NcclCollective collective, size_t bytes) const;
 
  private:
   NcclCluster cluster_;
-  std::array<std::vector<NcclWay>, kNcclCollectives> ways_;
+  std::array<std::vector<NcclAlternative>, kNcclCollectives> alternatives_;
 };
 
 }  // namespace plexus

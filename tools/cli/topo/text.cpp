@@ -210,16 +210,17 @@ std::string format_nccl_times(const NcclModel& model, const std::vector<size_t>&
   for (size_t index = 0; index < kNcclCollectives; ++index) {
     const auto collective = static_cast<NcclCollective>(index);
     out += fmt::format("\n{:<14}", name(collective));
-    for (const NcclWay& way : model.ways(collective)) {
-      out += fmt::format("{:>15}", fmt::format("{}/{}", name(way.algorithm), name(way.protocol)));
+    for (const NcclAlternative& alternative : model.alternatives(collective)) {
+      out += fmt::format(
+          "{:>15}", fmt::format("{}/{}", name(alternative.algorithm), name(alternative.protocol)));
     }
     out += "\n";
     for (const size_t bytes : sizes) {
-      const NcclWay* const chosen = &model.choose(collective, bytes);
+      const NcclAlternative* const chosen = &model.choose(collective, bytes);
       out += fmt::format("{:>14}", bytes);
-      for (const NcclWay& way : model.ways(collective)) {
-        out += fmt::format("{:>14.1f}{}", model.time_us(collective, way, bytes),
-                           &way == chosen ? '*' : ' ');
+      for (const NcclAlternative& alternative : model.alternatives(collective)) {
+        out += fmt::format("{:>14.1f}{}", model.time_us(collective, alternative, bytes),
+                           &alternative == chosen ? '*' : ' ');
       }
       out += "\n";
     }

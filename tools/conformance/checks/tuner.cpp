@@ -130,16 +130,16 @@ plexus_tuner_candidate_t make_candidate(const char* algorithm,
 
 using Candidates = std::vector<plexus_tuner_candidate_t>;
 Candidates make_candidates() {
-  struct Way {
+  struct Family {
     const char* algorithm;
     uint32_t rounds;
   };
-  constexpr std::array<Way, 5> kWays = {
+  constexpr std::array<Family, 5> kFamilies = {
       {{"ring", 14}, {"tree", 6}, {"recursive_doubling", 3}, {"one_shot", 1}, {"two_shot", 2}}};
   Candidates candidates;
-  for (const Way& way : kWays) {
+  for (const Family& family : kFamilies) {
     for (const char* protocol : {"simple", "ll", "ll128"}) {
-      candidates.push_back(make_candidate(way.algorithm, protocol, way.rounds));
+      candidates.push_back(make_candidate(family.algorithm, protocol, family.rounds));
     }
   }
   return candidates;

@@ -46,7 +46,7 @@ class CallRunnerTest : public testing::Test {
                                             .channels_min = 1,
                                             .channels_max = 4,
                                             .slot_bytes = 4096,
-                                            .ways = &ways_,
+                                            .copy_methods = &copy_methods_,
                                             .device = nullptr},
                                   .memory = &memory_,
                                   .infos = infos_,
@@ -107,7 +107,7 @@ class CallRunnerTest : public testing::Test {
   UserMemory memory_;
   AlgorithmFilter filter_;
   CollnetAbility collnet_{.missing = "none"};
-  HostWays ways_;
+  HostCopyMethods copy_methods_;
   CallLog log_{1};
   std::optional<CallRunner> runner_;
 };

@@ -80,8 +80,8 @@ TEST(MeasureHost, GivesPlausibleRatesOrSaysWhyNot) {
   }
   EXPECT_TRUE(is_plausible(rates.value()));
   const PairRates& near = rates.value().near;
-  EXPECT_GT(near.time_ns(Way::kThroughSlots, kRatesBytes.back()),
-            near.time_ns(Way::kThroughSlots, kRatesBytes.front()));
+  EXPECT_GT(near.time_ns(CopyMethod::kThroughSlots, kRatesBytes.back()),
+            near.time_ns(CopyMethod::kThroughSlots, kRatesBytes.front()));
 }
 
 }  // namespace

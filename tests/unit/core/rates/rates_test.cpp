@@ -17,7 +17,7 @@ HostRates with_far() {
 
 HostRates without_attach() {
   HostRates rates = built_in_rates();
-  rates.near.exchange_ns[static_cast<size_t>(Way::kAttach)].fill(0);
+  rates.near.exchange_ns[static_cast<size_t>(CopyMethod::kAttach)].fill(0);
   return rates;
 }
 
@@ -68,11 +68,11 @@ TEST(Rates, BetweenAndBeyondTheMeasuredSizesFollowFromTheNext) {
   PairRates pair;
   pair.line_ns = 1;
   pair.exchange_ns[0] = {100, 200, 400, 800, 1600, 3200};
-  EXPECT_EQ(pair.time_ns(Way::kThroughSlots, 1), 100);
-  EXPECT_EQ(pair.time_ns(Way::kThroughSlots, kRatesBytes[0]), 100);
-  EXPECT_EQ(pair.time_ns(Way::kThroughSlots, (kRatesBytes[1] + kRatesBytes[2]) / 2), 300);
-  EXPECT_EQ(pair.time_ns(Way::kThroughSlots, kRatesBytes[5] * 8), 3200 * 8);
-  EXPECT_EQ(pair.time_ns(Way::kAttach, kRatesBytes[3]), 0);
+  EXPECT_EQ(pair.time_ns(CopyMethod::kThroughSlots, 1), 100);
+  EXPECT_EQ(pair.time_ns(CopyMethod::kThroughSlots, kRatesBytes[0]), 100);
+  EXPECT_EQ(pair.time_ns(CopyMethod::kThroughSlots, (kRatesBytes[1] + kRatesBytes[2]) / 2), 300);
+  EXPECT_EQ(pair.time_ns(CopyMethod::kThroughSlots, kRatesBytes[5] * 8), 3200 * 8);
+  EXPECT_EQ(pair.time_ns(CopyMethod::kAttach, kRatesBytes[3]), 0);
 }
 
 TEST(Rates, OfSeveralHostsAreTheWorst) {
@@ -83,7 +83,7 @@ TEST(Rates, OfSeveralHostsAreTheWorst) {
   EXPECT_EQ(worst, worst_of(without_attach(), slow));
   EXPECT_EQ(worst.near.line_ns, 252U);
   EXPECT_EQ(worst.near.exchange_ns[0][2], built_in_rates().near.exchange_ns[0][2]);
-  EXPECT_EQ(worst.near.time_ns(Way::kAttach, 4096), 0);
+  EXPECT_EQ(worst.near.time_ns(CopyMethod::kAttach, 4096), 0);
   EXPECT_EQ(worst.far, slow.far);
   EXPECT_TRUE(is_plausible(worst));
   EXPECT_EQ(&slow.slowest(), &slow.far);

@@ -67,7 +67,7 @@ class Rank {
             .channels_min = 1,
             .channels_max = 1,
             .slot_bytes = kSlotBytes,
-            .ways = &ways_,
+            .copy_methods = &copy_methods_,
             .device = nullptr};
   }
   void share_core() { state_.ranks_per_core = 2; }
@@ -111,7 +111,7 @@ class Rank {
   KnownPlaces places_{&memory_};
   AlgorithmFilter filter_;
   CollnetAbility collnet_{.missing = "none"};
-  HostWays ways_;
+  HostCopyMethods copy_methods_;
 };
 
 class PlanTest : public testing::Test {

@@ -24,7 +24,7 @@ std::shared_ptr<const std::vector<PeerInfo>> make_infos() {
 }
 
 /// What rank 1 makes of the host when rank 0, its leader, says that it measured `rates`.
-Result<HostWays> agree_with(const HostRates& rates) {
+Result<HostCopyMethods> agree_with(const HostRates& rates) {
   auto exchanges = make_local_exchanges(2);
   RatesCache cache;
   SetupContext context{};
@@ -44,24 +44,24 @@ Result<HostWays> agree_with(const HostRates& rates) {
   writer.put_bytes(encode(SharingReport{}));
   EXPECT_TRUE(exchanges[0]->all_gather(writer.take()).has_value());
   PLEXUS_TRY(agreed.get());
-  return setup.ways;
+  return setup.copy_methods;
 }
 
 TEST(SameHost, TakesTheRatesOfItsLeader) {
   HostRates rates = built_in_rates();
   rates.near.line_ns = 99;
-  const auto ways = agree_with(rates);
-  ASSERT_TRUE(ways.has_value()) << ways.error().message();
-  EXPECT_TRUE(ways.value().measured);
-  EXPECT_EQ(ways.value().rates, rates);
+  const auto copy_methods = agree_with(rates);
+  ASSERT_TRUE(copy_methods.has_value()) << copy_methods.error().message();
+  EXPECT_TRUE(copy_methods.value().measured);
+  EXPECT_EQ(copy_methods.value().rates, rates);
 }
 
 TEST(SameHost, UsesBuiltInRatesWhereALeaderSendsImpossibleOnes) {
   HostRates rates = built_in_rates();
-  rates.near.exchange_ns[static_cast<size_t>(Way::kMapped)].back() = 0;
-  const auto ways = agree_with(rates);
-  ASSERT_TRUE(ways.has_value()) << ways.error().message();
-  EXPECT_FALSE(ways.value().measured);
+  rates.near.exchange_ns[static_cast<size_t>(CopyMethod::kMapped)].back() = 0;
+  const auto copy_methods = agree_with(rates);
+  ASSERT_TRUE(copy_methods.has_value()) << copy_methods.error().message();
+  EXPECT_FALSE(copy_methods.value().measured);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policy against made-up truths: it ends, finds the best way, and loses no more than its budget
-// and one trial.
+// The policy against made-up truths: it ends, finds the best alternative, and loses no more than
+// its budget and one trial.
 #include "plugins/tuner-online/policy.hpp"
 
 #include <algorithm>
@@ -25,13 +25,15 @@ plexus_tuner_candidate_t candidate_of(size_t index, int64_t predicted_ns) {
   return candidate;
 }
 
-std::vector<Way> ways_of(const std::vector<int64_t>& predicted, uint64_t size_bytes = 8) {
-  static std::vector<plexus_tuner_candidate_t> candidates;  // the ways borrow its names only
+std::vector<Alternative> alternatives_of(const std::vector<int64_t>& predicted,
+                                         uint64_t size_bytes = 8) {
+  static std::vector<plexus_tuner_candidate_t>
+      candidates;  // the alternatives borrow its names only
   candidates.clear();
   for (size_t i = 0; i < predicted.size(); ++i) {
     candidates.push_back(candidate_of(i, predicted[i]));
   }
-  return list_ways(candidates, size_bytes);
+  return list_alternatives(candidates, size_bytes);
 }
 
 struct Learned {
@@ -42,23 +44,23 @@ struct Learned {
   double lost_most_ns = 0;  // above (1 + budget) times the base, after any trial
 };
 
-/// Follows the policy until it settles; `truth`: the time of each way.
+/// Follows the policy until it settles; `truth`: the time of each alternative.
 template <class Truth>
-Learned follow(const std::vector<Way>& ways, double budget, const Truth& truth) {
+Learned follow(const std::vector<Alternative>& alternatives, double budget, const Truth& truth) {
   Learned run;
   for (;;) {
-    const Decision decision = decide(ways, run.trials, budget);
-    EXPECT_LT(decision.way, ways.size());
+    const Decision decision = decide(alternatives, run.trials, budget);
+    EXPECT_LT(decision.alternative, alternatives.size());
     if (decision.calls == 0) {
-      run.settled = decision.way;
+      run.settled = decision.alternative;
       return run;
     }
     EXPECT_LT(run.trials.size(), size_t{PLEXUS_TRIALS_MAX});
-    const Way& way = ways[decision.way];
-    const int64_t time_ns = truth(decision.way);
-    run.trials.push_back({.algorithm = way.algorithm.data(),
-                          .protocol = way.protocol.data(),
-                          .channels = way.channels,
+    const Alternative& alternative = alternatives[decision.alternative];
+    const int64_t time_ns = truth(decision.alternative);
+    run.trials.push_back({.algorithm = alternative.algorithm.data(),
+                          .protocol = alternative.protocol.data(),
+                          .channels = alternative.channels,
                           .chunk_bytes = 0,
                           .calls = decision.calls,
                           .reserved = 0,
@@ -71,46 +73,48 @@ Learned follow(const std::vector<Way>& ways, double budget, const Truth& truth) 
 }
 
 TEST(OnlinePolicy, StartsWithTheShortestPrediction) {
-  const auto ways = ways_of({300, 100, -1, 200});
-  ASSERT_EQ(ways.size(), 3U);
-  EXPECT_EQ(ways.front().algorithm, "b");
-  EXPECT_EQ(decide(ways, {}, 0.1).way, 0U);
-  EXPECT_GT(decide(ways, {}, 0.1).calls, 0U);
+  const auto alternatives = alternatives_of({300, 100, -1, 200});
+  ASSERT_EQ(alternatives.size(), 3U);
+  EXPECT_EQ(alternatives.front().algorithm, "b");
+  EXPECT_EQ(decide(alternatives, {}, 0.1).alternative, 0U);
+  EXPECT_GT(decide(alternatives, {}, 0.1).calls, 0U);
 }
 
 TEST(OnlinePolicy, LeavesOutWhatIsPredictedFarFromTheBest) {
-  EXPECT_EQ(ways_of({100, 401, 399}).size(), 2U);
-  EXPECT_LE(ways_of({1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 1 << 30).size(), kWaysMax);
+  EXPECT_EQ(alternatives_of({100, 401, 399}).size(), 2U);
+  EXPECT_LE(alternatives_of({1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 1 << 30).size(), kAlternativesMax);
 }
 
 TEST(OnlinePolicy, TriesMoreChannelsForLargeMessages) {
-  const auto ways = ways_of({100}, 2 * kChannelBytesMin);
-  ASSERT_EQ(ways.size(), 2U);
-  EXPECT_EQ(ways[1].channels, 2U);
+  const auto alternatives = alternatives_of({100}, 2 * kChannelBytesMin);
+  ASSERT_EQ(alternatives.size(), 2U);
+  EXPECT_EQ(alternatives[1].channels, 2U);
 }
 
-TEST(OnlinePolicy, TheOnlyWayIsNotTried) {
-  EXPECT_EQ(decide(ways_of({100}), {}, 0.1).calls, 0U);
-  EXPECT_TRUE(ways_of({-1, -1}).empty());
+TEST(OnlinePolicy, TheOnlyAlternativeIsNotTried) {
+  EXPECT_EQ(decide(alternatives_of({100}), {}, 0.1).calls, 0U);
+  EXPECT_TRUE(alternatives_of({-1, -1}).empty());
 }
 
 TEST(OnlinePolicy, FindsTheBestWhateverWasPredicted) {
   const std::vector<int64_t> truth = {1000, 900, 4000, 500, 1200};
   for (const double budget : {0.01, 0.1, 1.0, 10.0}) {
-    const Learned run =
-        follow(ways_of({100, 110, 120, 130, 140}), budget, [&](size_t way) { return truth[way]; });
+    const Learned run = follow(alternatives_of({100, 110, 120, 130, 140}), budget,
+                               [&](size_t alternative) { return truth[alternative]; });
     EXPECT_EQ(run.settled, 3U) << budget;
   }
 }
 
 TEST(OnlinePolicy, StaysWithTheBaseForASmallGain) {
   const std::vector<int64_t> truth = {1000, 980, 2000};
-  EXPECT_EQ(follow(ways_of({100, 110, 120}), 0.1, [&](size_t way) { return truth[way]; }).settled,
+  EXPECT_EQ(follow(alternatives_of({100, 110, 120}), 0.1,
+                   [&](size_t alternative) { return truth[alternative]; })
+                .settled,
             0U);
 }
 
-/// What it loses above its budget is at most one trial of the first round, of a way that takes
-/// longer than predicted.
+/// What it loses above its budget is at most one trial of the first round, of an alternative that
+/// takes longer than predicted.
 TEST(OnlinePolicy, KeepsToItsBudget) {
   constexpr uint32_t kSeed = 1;
   constexpr int kTruths = 300;
@@ -118,12 +122,13 @@ TEST(OnlinePolicy, KeepsToItsBudget) {
   for (int i = 0; i < kTruths; ++i) {
     std::vector<int64_t> predicted;
     std::vector<int64_t> truth;
-    for (int way = 0; way < 6; ++way) {
-      predicted.push_back(1000 + 10 * way);
+    for (int alternative = 0; alternative < 6; ++alternative) {
+      predicted.push_back(1000 + 10 * alternative);
       truth.push_back(std::uniform_int_distribution<int64_t>(500, 20000)(random));
     }
     const double budget = i % 2 == 0 ? 0.05 : 0.5;
-    const Learned run = follow(ways_of(predicted), budget, [&](size_t way) { return truth[way]; });
+    const Learned run = follow(alternatives_of(predicted), budget,
+                               [&](size_t alternative) { return truth[alternative]; });
     const double longest = static_cast<double>(*std::max_element(truth.begin(), truth.end()));
     EXPECT_LE(run.lost_most_ns, 6 * (longest - static_cast<double>(truth[0])) + 1)
         << "seed " << kSeed << ", truth " << i;
@@ -134,17 +139,19 @@ TEST(OnlinePolicy, KeepsToItsBudget) {
 }
 
 TEST(OnlinePolicy, EndsWithUnknownTimesAndWithNoise) {
-  follow(ways_of({100, 110, 120}), 0.1, [](size_t) { return int64_t{-1}; });
+  follow(alternatives_of({100, 110, 120}), 0.1, [](size_t) { return int64_t{-1}; });
   std::mt19937 random(2);
-  const Learned run = follow(ways_of({100, 110, 120, 130, 140, 150}), 0.01, [&](size_t way) {
-    return std::uniform_int_distribution<int64_t>(1000, way == 2 ? 1500 : 100'000)(random);
-  });
+  const Learned run =
+      follow(alternatives_of({100, 110, 120, 130, 140, 150}), 0.01, [&](size_t alternative) {
+        return std::uniform_int_distribution<int64_t>(1000,
+                                                      alternative == 2 ? 1500 : 100'000)(random);
+      });
   EXPECT_LT(run.settled, 6U);
 }
 
-/// Times of equal trials that differ by more than those of the ways: a way that takes a tenth
-/// longer than the base is hardly ever kept, and one that takes a third less found more often than
-/// not.
+/// Times of equal trials that differ by more than those of the alternatives: an alternative that
+/// takes a tenth longer than the base is hardly ever kept, and one that takes a third less found
+/// more often than not.
 TEST(OnlinePolicy, IsNotFooledByNoise) {
   constexpr uint32_t kSeed = 3;
   constexpr int kTruths = 500;
@@ -155,15 +162,15 @@ TEST(OnlinePolicy, IsNotFooledByNoise) {
   for (int i = 0; i < kTruths; ++i) {
     std::vector<int64_t> predicted;
     std::vector<double> truth;
-    for (int way = 0; way < 6; ++way) {
-      predicted.push_back(1000 + 10 * way);
+    for (int alternative = 0; alternative < 6; ++alternative) {
+      predicted.push_back(1000 + 10 * alternative);
       truth.push_back(std::uniform_real_distribution(0.6, 1.6)(random));
     }
     truth[0] = 1;
-    const Learned run = follow(ways_of(predicted), 0.1, [&](size_t way) {
+    const Learned run = follow(alternatives_of(predicted), 0.1, [&](size_t alternative) {
       const int luck = std::uniform_int_distribution(0, 9)(random);
       const double factor = luck < 2 ? 0.6 : (luck < 4 ? 1.8 : 1);  // how cores were shared
-      return static_cast<int64_t>(1e5 * truth[way] * factor);
+      return static_cast<int64_t>(1e5 * truth[alternative] * factor);
     });
     kept_worse += truth[run.settled] > 1.1 ? 1 : 0;
     const bool can_find = *std::min_element(truth.begin(), truth.end()) < 0.7;

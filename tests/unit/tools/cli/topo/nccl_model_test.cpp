@@ -13,21 +13,21 @@ namespace {
 
 using enum NcclCollective;
 
-const NcclWay* find(const NcclModel& model,
-                    NcclCollective collective,
-                    NcclAlgorithm algorithm,
-                    NcclProtocol protocol) {
-  for (const NcclWay& way : model.ways(collective)) {
-    if (way.algorithm == algorithm && way.protocol == protocol) {
-      return &way;
+const NcclAlternative* find(const NcclModel& model,
+                            NcclCollective collective,
+                            NcclAlgorithm algorithm,
+                            NcclProtocol protocol) {
+  for (const NcclAlternative& alternative : model.alternatives(collective)) {
+    if (alternative.algorithm == algorithm && alternative.protocol == protocol) {
+      return &alternative;
     }
   }
   return nullptr;
 }
 
 std::string choice(const NcclModel& model, NcclCollective collective, size_t bytes) {
-  const NcclWay& way = model.choose(collective, bytes);
-  return std::string(name(way.algorithm)) + "/" + name(way.protocol);
+  const NcclAlternative& alternative = model.choose(collective, bytes);
+  return std::string(name(alternative.algorithm)) + "/" + name(alternative.protocol);
 }
 
 // Two ranks that share one GPU and use sockets, as two hosts. NCCL 2.29.7 printed its model of them
@@ -74,26 +74,28 @@ TEST(NcclModel, HasTheTimesThatNcclPrintsForTwoHostsOverSockets) {  // rounded t
               {kAllGather, kPat, kSimple, 17.6, 3.6},  {kReduceScatter, kPat, kSimple, 17.6, 3.6}};
   size_t found = 0;
   for (const auto& row : rows) {
-    const NcclWay* const way = find(model, row.collective, row.algorithm, row.protocol);
-    ASSERT_NE(way, nullptr) << name(row.collective) << " " << name(row.algorithm);
-    EXPECT_NEAR(way->latency_us, row.latency_us, 0.05)
+    const NcclAlternative* const alternative =
+        find(model, row.collective, row.algorithm, row.protocol);
+    ASSERT_NE(alternative, nullptr) << name(row.collective) << " " << name(row.algorithm);
+    EXPECT_NEAR(alternative->latency_us, row.latency_us, 0.05)
         << name(row.collective) << " " << name(row.algorithm) << " " << name(row.protocol);
-    EXPECT_NEAR(way->gb_per_s, row.gb_per_s, 0.05)
+    EXPECT_NEAR(alternative->gb_per_s, row.gb_per_s, 0.05)
         << name(row.collective) << " " << name(row.algorithm) << " " << name(row.protocol);
   }
   for (size_t collective = 0; collective < kNcclCollectives; ++collective) {
-    found += model.ways(static_cast<NcclCollective>(collective)).size();
+    found += model.alternatives(static_cast<NcclCollective>(collective)).size();
   }
   EXPECT_EQ(found, std::size(rows)) << "the rest has no bandwidth there";
 }
 
 TEST(NcclModel, ChoosesWhatNcclChoseForTwoHostsOverSockets) {
   const NcclModel model = two_over_sockets();
-  const auto expect = [&](NcclCollective collective, size_t first, size_t last, const char* way) {
+  const auto expect = [&](NcclCollective collective, size_t first, size_t last,
+                          const char* alternative) {
     for (size_t bytes = first; bytes <= last; bytes *= 2) {
       // of an all-gather the log has what a rank sends
       const size_t all = bytes * (collective == kAllGather ? 2 : 1);
-      EXPECT_EQ(choice(model, collective, all), way) << name(collective) << " " << bytes;
+      EXPECT_EQ(choice(model, collective, all), alternative) << name(collective) << " " << bytes;
     }
   };
   expect(kBroadcast, 1024, 16384, "ring/LL");
