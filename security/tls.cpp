@@ -235,7 +235,7 @@ int Tls::shake_hands() {
     return -1;
   }
   wants_to_write_ = false;
-  // Not before: a stranger is to cost little. The buffers of the handshake are too small.
+  // Not before: a pending peer is to cost little. The buffers of the handshake are too small.
   SSL_free_buffers(ssl_);
   if (OpenSSL_version_num() < kLosesReadAhead) {
     SSL_set_read_ahead(ssl_, 1);

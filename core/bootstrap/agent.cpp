@@ -90,7 +90,7 @@ void Agent::lose_introducer(std::string_view address) {
   }
 }
 
-/// Before the table is there. Later failures are news.
+/// Before the table is there. Later failures are failure notices.
 void Agent::fail_world(const Error& error) {
   if (state_.map != nullptr || state_.is_over) {
     return;
@@ -208,8 +208,8 @@ Result<void> Agent::take_group(uint32_t rank, const Message& message) {
     membership_.tell_failure(message.group, rank, *group->failure, group->cause);
     return ok();
   }
-  const auto failure = state_.news.find({News::Kind::kFailure, 0, message.group});
-  if (failure != state_.news.end()) {
+  const auto failure = state_.notices.find({FailureNotice::Kind::kFailure, 0, message.group});
+  if (failure != state_.notices.end()) {
     membership_.fail_group(message.group, *group, kNobody,
                            fail(failure->second.code, "{}", failure->second.text),
                            FailureCause::kFailed);
@@ -277,9 +277,9 @@ void Agent::leave(uint32_t rank) {
   }
   state_.is_over = true;
   leaving_.hand_over();
-  state_.out.say_goodbye({.type = MessageType::kLeave,
-                          .group = state_.world,
-                          .payload = encode(membership_.all_news())});
+  state_.out.announce_leave({.type = MessageType::kLeave,
+                             .group = state_.world,
+                             .payload = encode(membership_.all_notices())});
 }
 
 // ---- from agents ----
@@ -295,15 +295,15 @@ Result<void> Agent::take_from(uint32_t process, Message message) {
       return ok();
     case MessageType::kAttach:
       return membership_.take_attach(process, message);
-    case MessageType::kNews:
-      return membership_.take_news(process, message);
+    case MessageType::kFailureNotice:
+      return membership_.take_notices(process, message);
     case MessageType::kLeave: {
-      auto heard = membership_.take_news(process, message);
-      membership_.take_goodbye(process);
+      auto heard = membership_.take_notices(process, message);
+      membership_.take_leave(process);
       return heard;
     }
-    case MessageType::kWho:
-      gathers_.take_who(process, message);
+    case MessageType::kMissingQuery:
+      gathers_.take_missing_query(process, message);
       return ok();
     case MessageType::kLeft:
       return probes_.take_answer(message);
@@ -414,7 +414,8 @@ void Agent::tick(Clock::time_point now) {
   for (const uint64_t id : ids) {
     AgentGroup& group = state_.groups.at(id);
     if (group.suspect.has_value() && !group.waits_for(group.suspect->first)) {
-      group.suspect.reset();  // its goodbye came over another connection, before its last message
+      group.suspect
+          .reset();  // its leave message came over another connection, before its last message
     }
     if (group.inquiry.has_value() && now >= group.inquiry->until) {
       if (!group.parent().has_value()) {

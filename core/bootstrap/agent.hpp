@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent: the control endpoint of one process for one family (the ranks that joined with one
-// unique id). Agents form a tree (ControlTree) that carries the table of processes and all news;
-// the gathers of a group go through a tree over its members' processes; control messages and probes
-// go from agent to agent directly. No process is needed by others: what a process knows of a group
-// is what its own ranks and those below it in that group's tree said.
+// unique id). Agents form a tree (ControlTree) that carries the table of processes and all failure
+// notices; the gathers of a group go through a tree over its members' processes; control messages
+// and probes go from agent to agent directly. No process is needed by others: what a process knows
+// of a group is what its own ranks and those below it in that group's tree said.
 //
 //   gather   up with concatenation, down with the result; a group in which a member dies fails, so
 //            the trees of groups are never mended
-//   news     a death or a failure; each agent passes it on once, to all its neighbours in the tree
+//   notice   a death or a failure; each agent passes it on once, to all its neighbours in the tree
 //            over all processes. That tree is mended: when a parent dies or leaves, its children go
 //            to the nearest ancestor that is there, else to the first process that is
 //   leaving  is noted as a gather is; when all members have left a group, its root says so

@@ -16,8 +16,9 @@ namespace {
 
 constexpr auto kBusyTick = std::chrono::milliseconds(20);
 constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr auto kGoodbyeTime = std::chrono::seconds(2);    // for the others to close
-constexpr auto kDeliveryTime = std::chrono::seconds(10);  // for the network to deliver the goodbye
+constexpr auto kLeaveTime = std::chrono::seconds(2);  // for the others to close
+constexpr auto kDeliveryTime =
+    std::chrono::seconds(10);  // for the network to deliver the leave message
 constexpr uint64_t kLocalProcess = 1;
 
 }  // namespace
@@ -30,7 +31,7 @@ AgentHost::AgentHost(uint64_t world, uint64_t process, AgentHooks hooks)
              {.send = [this](uint32_t to, const Message& message) { send(to, message); },
               .deliver = [this](uint32_t rank, const Message& message) { deliver(rank, message); },
               .to_introducer = [this](const Message& message) { send_to_introducer(message); },
-              .say_goodbye = [this](const Message& message) { say_goodbye(message); },
+              .announce_leave = [this](const Message& message) { announce_leave(message); },
               .hooks = std::move(hooks)}) {}
 
 void AgentHost::deliver(uint32_t rank, const Message& message) {
@@ -59,7 +60,7 @@ void AgentHost::deliver(uint32_t rank, const Message& message) {
 
 void AgentHost::send(uint32_t /*process*/, const Message& /*message*/) {}
 void AgentHost::send_to_introducer(const Message& /*message*/) {}
-void AgentHost::say_goodbye(const Message& /*message*/) {}
+void AgentHost::announce_leave(const Message& /*message*/) {}
 
 void AgentHost::add(uint32_t rank, Family& family) {
   const std::lock_guard lock(mutex_);
@@ -252,8 +253,8 @@ void AgentServer::step() {
   peers_->progress();
   agent_.tick(Clock::now());
   take_all_later();
-  const bool is_late = goodbye_.expired() && (links_->is_delivered() || delivery_.expired());
-  if (ends_ && (has_said_goodbye() || is_late)) {
+  const bool is_late = leave_deadline_.expired() && (links_->is_delivered() || delivery_.expired());
+  if (ends_ && (has_left() || is_late)) {
     has_ended_ = true;
     links_->stop_listening();
     ended_.notify_all();
@@ -279,7 +280,7 @@ void AgentServer::fail_all(const Error& error) {
   }
 }
 
-void AgentServer::wait_for_goodbye() {
+void AgentServer::wait_for_leave() {
   std::unique_lock lock(mutex_);
   if (!agent_.is_over()) {
     return;
@@ -287,19 +288,19 @@ void AgentServer::wait_for_goodbye() {
   ended_.wait_for(lock, 2 * kDeliveryTime, [this] { return has_ended_; });
 }
 
-bool AgentServer::has_said_goodbye() const { return links_->is_empty() && !peers_->is_holding(); }
+bool AgentServer::has_left() const { return links_->is_empty() && !peers_->is_holding(); }
 
-void AgentServer::say_goodbye(const Message& message) {
+void AgentServer::announce_leave(const Message& message) {
   PLEXUS_DCHECK(!ends_ && !has_ended_);
   if (introducer_ != 0) {
     links_->send(introducer_, {.type = MessageType::kLeave});
     links_->finish(std::exchange(introducer_, 0));
   }
-  peers_->say_goodbye(message);
+  peers_->announce_leave(message);
   links_->finish_all();
   links_->stop_listening();
   ends_ = true;
-  goodbye_ = Deadline::after(kGoodbyeTime);
+  leave_deadline_ = Deadline::after(kLeaveTime);
   delivery_ = Deadline::after(kDeliveryTime);
 }
 

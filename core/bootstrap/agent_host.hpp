@@ -48,13 +48,13 @@ class AgentHost {
   void take_later(uint32_t rank, Message message) { later_.emplace_back(rank, std::move(message)); }
   /// After kLeave: waits for a bounded time until the last messages of this process are sent, if
   /// the rank was its last one.
-  virtual void wait_for_goodbye() {}
+  virtual void wait_for_leave() {}
 
  protected:
   // What the agent asks for, with mutex_ held.
   virtual void send(uint32_t process, const Message& message);
   virtual void send_to_introducer(const Message& message);
-  virtual void say_goodbye(const Message& message);
+  virtual void announce_leave(const Message& message);
 
   void deliver(uint32_t rank, const Message& message);
   void take_all_later();
@@ -95,7 +95,7 @@ class AgentServer final : public AgentHost {
   Result<void> join(JoinInfo info, Family& family);
   /// More ranks of this process can join.
   [[nodiscard]] bool is_joinable();
-  void wait_for_goodbye() override;
+  void wait_for_leave() override;
 
  private:
   using Link = LinkSet::Link;
@@ -105,8 +105,8 @@ class AgentServer final : public AgentHost {
   void end(Link link, LinkSet::End end, const std::string& why);
   void send(uint32_t process, const Message& message) override;
   void send_to_introducer(const Message& message) override;
-  void say_goodbye(const Message& message) override;
-  [[nodiscard]] bool has_said_goodbye() const;
+  void announce_leave(const Message& message) override;
+  [[nodiscard]] bool has_left() const;
   void break_down(const Error& error);
   void fail_all(const Error& error);
 
@@ -121,7 +121,7 @@ class AgentServer final : public AgentHost {
   std::optional<Error> broken_;  // why this agent does not work any more; they have been told
   bool ends_ = false;
   bool has_ended_ = false;
-  Deadline goodbye_ = Deadline::never();
+  Deadline leave_deadline_ = Deadline::never();
   Deadline delivery_ = Deadline::never();
   std::condition_variable ended_;
 };

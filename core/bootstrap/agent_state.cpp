@@ -126,7 +126,7 @@ bool AgentState::is_below(const AgentGroup& group, uint32_t rank) const {
   return at == group.position;
 }
 
-std::optional<uint32_t> AgentState::stand_in(const ControlTree& tree, uint32_t position) const {
+std::optional<uint32_t> AgentState::next_alive(const ControlTree& tree, uint32_t position) const {
   for (auto at = tree.parent(position); at.has_value(); at = tree.parent(*at)) {
     if (!is_gone(tree.process_at(*at))) {
       return tree.process_at(*at);

@@ -53,7 +53,7 @@ struct AgentOutput {
   std::function<void(uint32_t rank, const Message&)> deliver;
   std::function<void(const Message&)> to_introducer;
   /// All ranks of this process have left: `message` is the last one on every connection.
-  std::function<void(const Message& message)> say_goodbye;
+  std::function<void(const Message& message)> announce_leave;
   AgentHooks hooks = {};
 };
 
@@ -114,7 +114,7 @@ struct AgentState {
   std::set<uint32_t> dead = {};
   // Processes that have left, or refuse connections, and until when their last messages may come.
   std::map<uint32_t, Clock::time_point> gone = {};
-  std::map<std::tuple<News::Kind, uint32_t, uint64_t>, News> news = {};
+  std::map<std::tuple<FailureNotice::Kind, uint32_t, uint64_t>, FailureNotice> notices = {};
   std::map<uint64_t, AgentGroup> groups = {};
   // Group and a rank that has left its process -> how many processes do not have its record.
   std::map<std::pair<uint64_t, uint32_t>, size_t> seeks = {};
@@ -131,12 +131,13 @@ struct AgentState {
   [[nodiscard]] bool is_below(const AgentGroup& group, uint32_t rank) const;
   /// The process that is to be told in place of the parent of `position`: the nearest ancestor that
   /// is there, else the first process that is; nullopt: that is this one.
-  [[nodiscard]] std::optional<uint32_t> stand_in(const ControlTree& tree, uint32_t position) const;
+  [[nodiscard]] std::optional<uint32_t> next_alive(const ControlTree& tree,
+                                                   uint32_t position) const;
   /// `group` needs `process`, which is gone, and gives it some time to be heard of.
   void suspect(AgentGroup& group, uint32_t process) const;
 };
 
-/// News of a death may be under way.
+/// FailureNotice of a death may be under way.
 inline constexpr auto kSuspicionTime = std::chrono::seconds(1);
 
 /// Fails a group on all its ranks, here and elsewhere. `rank`: whose failure it is.

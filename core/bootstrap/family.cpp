@@ -54,7 +54,7 @@ void Family::leave_group(uint64_t group, std::string record) {
   (void)send({.type = MessageType::kLeaveGroup, .group = group, .payload = std::move(record)});
   if (last) {
     (void)send({.type = MessageType::kLeave});
-    host_->wait_for_goodbye();
+    host_->wait_for_leave();
   }
 }
 

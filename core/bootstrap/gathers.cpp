@@ -188,12 +188,12 @@ void Gathers::ask_below(uint64_t id, AgentGroup& group, uint64_t number, uint32_
   }
   for (const uint32_t child : group.children()) {
     if (gather.processes.count(child) == 0) {
-      state_.out.send(child, {.type = MessageType::kWho, .group = id, .tag = number});
+      state_.out.send(child, {.type = MessageType::kMissingQuery, .group = id, .tag = number});
     }
   }
 }
 
-void Gathers::take_who(uint32_t process, const Message& message) {
+void Gathers::take_missing_query(uint32_t process, const Message& message) {
   AgentGroup* const group = state_.find(message.group);
   if (group == nullptr) {  // none of this process's ranks has opened it
     state_.out.send(

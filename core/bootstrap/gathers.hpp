@@ -27,7 +27,7 @@ class Gathers {
   // -- from agents --
   Result<void> take_contributions(AgentGroup& group, uint32_t process, const Message& message);
   Result<void> take_gathered(AgentGroup& group, uint32_t process, const Message& message);
-  void take_who(uint32_t process, const Message& message);
+  void take_missing_query(uint32_t process, const Message& message);
   Result<void> take_missing(AgentGroup& group, const Message& message);
   /// To one rank of each process, which logs it: the asker in its process.
   void tell_late(const AgentGroup& group, const Message& late);

@@ -15,28 +15,28 @@ std::string name_of(const JoinInfo& info) {
 
 }  // namespace
 
-Result<void> Introducer::take(uint32_t guest, const Message& message) {
+Result<void> Introducer::take(uint32_t client, const Message& message) {
   switch (message.type) {
     case MessageType::kJoin:
     case MessageType::kRelayed: {
       PLEXUS_TRY(info, decode_join(message.payload));
-      return join(guest, info, message.type == MessageType::kRelayed);
+      return join(client, info, message.type == MessageType::kRelayed);
     }
     case MessageType::kFail:
       take_failure(message);
       return ok();
     case MessageType::kTable:
-      if (is_complete_ && guests_.count(guest) != 0) {
+      if (is_complete_ && clients_.count(client) != 0) {
         send_(
-            guest,
+            client,
             {.type = MessageType::kTable, .group = world_, .tag = message.tag, .payload = table_});
       }
       return ok();
     case MessageType::kLost:
-      lose_process(guest, message.tag);
+      lose_process(client, message.tag);
       return ok();
     case MessageType::kLeave:
-      guests_.erase(guest);  // it has the table, or has left
+      clients_.erase(client);  // it has the table, or has left
       return ok();
     default:
       return break_of_protocol("a message that is not for the introducer");
@@ -60,8 +60,8 @@ void Introducer::take_failure(const Message& message) {
     const bool is_first = !names_.empty() && message.from == names_.begin()->first;
     const uint32_t asker =
         is_first && std::exchange(told_, missing) != missing ? message.from : kNobody;
-    for (auto guest = guests_.begin(); is_first && guest != guests_.end(); ++guest) {
-      send_(guest->first,
+    for (auto client = clients_.begin(); is_first && client != clients_.end(); ++client) {
+      send_(client->first,
             {.type = MessageType::kLate, .from = asker, .group = world_, .payload = sentence});
     }
     return;
@@ -93,12 +93,12 @@ std::string Introducer::find_fault(const JoinInfo& info) const {
   return {};
 }
 
-Result<void> Introducer::join(uint32_t guest, const JoinInfo& info, bool is_relayed) {
+Result<void> Introducer::join(uint32_t client, const JoinInfo& info, bool is_relayed) {
   if (nranks_ == 0) {
     nranks_ = info.nranks;
     version_ = info.version;
   }
-  Guest& mine = guests_[guest];
+  Client& mine = clients_[client];
   mine.is_relay |= is_relayed;
   if (!mine.is_relay && !mine.processes.empty() &&
       mine.processes.count(info.process.process) == 0) {
@@ -107,7 +107,7 @@ Result<void> Introducer::join(uint32_t guest, const JoinInfo& info, bool is_rela
   if (failure_.has_value()) {
     const Error late = fail(Code::kRemoteError, "the job failed before rank {} joined: {}",
                             info.rank, failure_->message());
-    send_(guest, {.type = MessageType::kFail, .group = world_, .payload = encode(late)});
+    send_(client, {.type = MessageType::kFail, .group = world_, .payload = encode(late)});
     return ok();
   }
   if (const std::string fault = find_fault(info); !fault.empty()) {
@@ -131,8 +131,8 @@ void Introducer::complete() {
   PLEXUS_DCHECK(!is_complete_ && !has_failed());
   is_complete_ = true;
   std::vector<ProcessEntry> entries;
-  for (const auto& [id, guest] : guests_) {
-    for (const auto& [process, entry] : guest.processes) {
+  for (const auto& [id, client] : clients_) {
+    for (const auto& [process, entry] : client.processes) {
       entries.push_back(entry);
     }
   }
@@ -144,21 +144,21 @@ void Introducer::complete() {
   }
   const uint64_t root = table.value().id_of(0);
   table_ = table.value().encode();
-  const auto has_root = [root](const Guest& guest) { return guest.processes.count(root) != 0; };
-  for (const auto& [id, guest] : guests_) {
-    if (guest.is_relay || !has_root(guest)) {
+  const auto has_root = [root](const Client& client) { return client.processes.count(root) != 0; };
+  for (const auto& [id, client] : clients_) {
+    if (client.is_relay || !has_root(client)) {
       send_(id, {.type = MessageType::kJoined, .group = world_, .tag = root});
     }
   }
-  for (const auto& [id, guest] : guests_) {
-    if (has_root(guest)) {
+  for (const auto& [id, client] : clients_) {
+    if (has_root(client)) {
       send_(id, {.type = MessageType::kTable, .group = world_, .tag = root, .payload = table_});
     }
   }
 }
 
-void Introducer::lose(uint32_t guest) {
-  auto lost = guests_.extract(guest);
+void Introducer::lose(uint32_t client) {
+  auto lost = clients_.extract(client);
   if (lost.empty() || lost.mapped().processes.empty()) {
     return;
   }
@@ -175,9 +175,9 @@ void Introducer::lose(uint32_t guest) {
 }
 
 /// Also of one that was to pass the table on.
-void Introducer::lose_process(uint32_t guest, uint64_t process) {
-  const auto relay = guests_.find(guest);
-  if (relay == guests_.end()) {
+void Introducer::lose_process(uint32_t client, uint64_t process) {
+  const auto relay = clients_.find(client);
+  if (relay == clients_.end()) {
     return;
   }
   const auto at = relay->second.processes.find(process);
@@ -220,7 +220,7 @@ void Introducer::fail_all(const Error& error) {
   }
   failure_ = error.clone();
   const Message message{.type = MessageType::kFail, .group = world_, .payload = encode(error)};
-  for (const auto& [id, guest] : guests_) {
+  for (const auto& [id, client] : clients_) {
     send_(id, message);
   }
 }

@@ -18,7 +18,7 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kNobody = ~0U;  // neither a guest nor a rank
+constexpr uint32_t kNobody = ~0U;  // neither a client nor a rank
 constexpr auto kIntroducerTick = std::chrono::milliseconds(100);
 
 class IntroducerServer {
@@ -28,7 +28,7 @@ class IntroducerServer {
         options_(options),
         introducer_(
             id.job,
-            [this](uint32_t guest, const Message& message) { links_->send(guest, message); }),
+            [this](uint32_t client, const Message& message) { links_->send(client, message); }),
         deadline_(Deadline::after(options.join_time)) {}
 
   Result<void> listen(Socket listener) {
@@ -130,8 +130,8 @@ class IntroducerServer {
     relay_.emplace(
         world_,
         Relay::Output{
-            .send = [this](uint32_t guest,
-                           const Message& message) { links_->send(guest, message); },
+            .send = [this](uint32_t client,
+                           const Message& message) { links_->send(client, message); },
             .send_to_first = [this](const Message& message) { links_->send(first_, message); }});
     auto link = links_->connect(first.address, first.secret);
     if (link.has_error()) {
@@ -180,7 +180,7 @@ class IntroducerServer {
   std::optional<Relay> relay_;
   uint64_t world_ = 0;                 // group of all ranks
   LinkSet::Link first_ = 0;            // connection to the first one's introducer
-  std::set<LinkSet::Link> followers_;  // guests that said so
+  std::set<LinkSet::Link> followers_;  // clients that said so
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ Result<void> Leaving::take_notes(AgentGroup& group, const Message& message) {
     note(message.group, group, std::move(one));
   }
   if (state_.is_over) {
-    return ok();  // it has said goodbye
+    return ok();  // it has left
   }
   group.notes_at.reset();
   check(message.group, group);
@@ -119,7 +119,7 @@ void Leaving::progress(uint64_t id, AgentGroup& group) {
   if (covered < group.expected) {
     return;
   }
-  const auto above = state_.stand_in(group.layout->tree, group.position);
+  const auto above = state_.next_alive(group.layout->tree, group.position);
   if (!above.has_value()) {
     if (is_left_by_all(group)) {
       end_group(id, group);
@@ -159,21 +159,21 @@ void Leaving::end_group(uint64_t id, AgentGroup& group) {
     }
   }
   std::erase_if(state_.seeks, [&](const auto& seek) { return seek.first.first == id; });
-  state_.news.erase({News::Kind::kFailure, 0, id});
+  state_.notices.erase({FailureNotice::Kind::kFailure, 0, id});
   state_.groups.erase(id);
 }
 
 /// Who keeps the leave notes when this process leaves.
-std::optional<uint32_t> Leaving::heir_of(const AgentGroup& group) const {
+std::optional<uint32_t> Leaving::successor_of(const AgentGroup& group) const {
   const ControlTree& tree = group.layout->tree;
-  auto heir = state_.stand_in(tree, group.position);
-  for (uint32_t at = group.position + 1; at < tree.size() && !heir.has_value(); ++at) {
+  auto successor = state_.next_alive(tree, group.position);
+  for (uint32_t at = group.position + 1; at < tree.size() && !successor.has_value(); ++at) {
     if (!state_.is_gone(tree.process_at(at))) {
-      heir = tree.process_at(at);
+      successor = tree.process_at(at);
     }
   }
-  PLEXUS_DCHECK(heir != state_.self, state_.self);
-  return heir;
+  PLEXUS_DCHECK(successor != state_.self, state_.self);
+  return successor;
 }
 
 /// Leave notes that went to a process that is gone go to another one.
@@ -192,9 +192,9 @@ void Leaving::take_back_notes(uint32_t process) {
 
 void Leaving::hand_over() {
   for (const auto& [id, group] : state_.groups) {
-    const auto heir = heir_of(group);
-    if (!group.left.empty() && !group.notes_at.has_value() && heir.has_value()) {
-      send_notes(id, group, *heir);
+    const auto successor = successor_of(group);
+    if (!group.left.empty() && !group.notes_at.has_value() && successor.has_value()) {
+      send_notes(id, group, *successor);
     }
   }
 }

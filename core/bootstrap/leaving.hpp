@@ -36,7 +36,7 @@ class Leaving {
   void progress(uint64_t id, AgentGroup& group);
   [[nodiscard]] bool is_left_by_all(const AgentGroup& group) const;
   void send_notes(uint64_t id, const AgentGroup& group, uint32_t process);
-  [[nodiscard]] std::optional<uint32_t> heir_of(const AgentGroup& group) const;
+  [[nodiscard]] std::optional<uint32_t> successor_of(const AgentGroup& group) const;
 
   AgentState& state_;
   FailGroup fail_;

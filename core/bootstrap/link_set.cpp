@@ -20,8 +20,8 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kStrangersMax = 256;  // connections that have not passed the handshake
-constexpr auto kStrangerGrace = std::chrono::seconds(1);
+constexpr size_t kPendingPeersMax = 256;  // connections that have not passed the handshake
+constexpr auto kPendingPeerGrace = std::chrono::seconds(1);
 // An introducer has a connection per process: not all of them are to be looked at in each turn.
 constexpr auto kExpiryPause = std::chrono::milliseconds(10);
 constexpr size_t kReadBytes = size_t{64} * 1024;
@@ -82,7 +82,7 @@ LinkSet::Link LinkSet::add(Entry entry) {
   PLEXUS_DCHECK(link != kListener && links_.count(link) == 0, link);
   security::Silence::start_probes(entry.socket.fd(), times_.silence);
   auto& made = links_[link] = std::make_unique<Entry>(std::move(entry));
-  strangers_ += made->is_stranger ? 1 : 0;
+  pending_count_ += made->is_pending ? 1 : 0;
   made->watches_out = made->state == Entry::State::kConnecting || !made->out.empty();
   epoll_event event{.events = made->watches_out ? EPOLLIN | EPOLLOUT : EPOLLIN,
                     .data = {.u64 = link}};
@@ -145,7 +145,7 @@ void LinkSet::finish(Link link) {
   if (entry == nullptr || entry->state == Entry::State::kFinishing) {
     return;
   }
-  if (entry->is_stranger) {
+  if (entry->is_pending) {
     erase(link);
     return;
   }
@@ -174,7 +174,7 @@ void LinkSet::drop(Link link, const std::string& why) {
   }
   const auto state = entry->state;
   const bool was_made = state == Entry::State::kOpen && entry->is_mutual;
-  const bool is_told = !entry->is_stranger && !entry->finishes;
+  const bool is_told = !entry->is_pending && !entry->finishes;
   if (!entry->finishes) {
     PLEXUS_INFO(
         kBootstrap, "bootstrap: the connection to {} ends: {}",
@@ -193,10 +193,10 @@ void LinkSet::erase(Link link) {
   PLEXUS_DCHECK(at != links_.end(), link);
   shutdown(at->second->socket.fd(), SHUT_RDWR);
   epoll_ctl(epoll_, EPOLL_CTL_DEL, at->second->socket.fd(), nullptr);
-  PLEXUS_DCHECK(strangers_ >= (at->second->is_stranger ? 1U : 0U), strangers_);
-  strangers_ -= at->second->is_stranger ? 1 : 0;
+  PLEXUS_DCHECK(pending_count_ >= (at->second->is_pending ? 1U : 0U), pending_count_);
+  pending_count_ -= at->second->is_pending ? 1 : 0;
   links_.erase(at);
-  PLEXUS_DCHECK(strangers_ <= links_.size(), strangers_, links_.size());
+  PLEXUS_DCHECK(pending_count_ <= links_.size(), pending_count_, links_.size());
 }
 
 void LinkSet::stop_listening() {
@@ -208,7 +208,7 @@ void LinkSet::stop_listening() {
 
 bool LinkSet::is_empty() const {
   return std::all_of(links_.begin(), links_.end(),
-                     [](const auto& link) { return link.second->is_stranger; });
+                     [](const auto& link) { return link.second->is_pending; });
 }
 
 bool LinkSet::is_delivered() const {
@@ -318,8 +318,8 @@ void LinkSet::drop_silent() {
 // ---- accepting ----
 
 void LinkSet::accept() {
-  // Without a reserve, and with too many strangers, new connections wait in the listener's queue,
-  // and the listener is looked at again after the next wait.
+  // Without a reserve, and with too many pending peers, new connections wait in the listener's
+  // queue, and the listener is looked at again after the next wait.
   while (reserve_.is_open() && has_room()) {
     auto accepted = listener_.try_accept();
     if (accepted.has_error()) {
@@ -335,7 +335,7 @@ void LinkSet::accept() {
          .socket = std::move(*accepted.value()),
          .channel = std::move(channel),
          .deadline = Deadline::after(times_.handshake),
-         .is_stranger = true});
+         .is_pending = true});
   }
   if (!std::exchange(is_full_, true)) {
     watch_listener(0);
@@ -366,16 +366,16 @@ void LinkSet::refuse() {
   (void)accepted.value()->try_send({reinterpret_cast<const char*>(&refusal), sizeof(refusal)});
 }
 
-/// Whether one more stranger may be accepted. At the limit, the oldest stranger is dropped if it
+/// Whether one more peer may be accepted. At the limit, the oldest pending peer is dropped if it
 /// has had a second. So neither a port scan nor many silent connections keep members out.
 bool LinkSet::has_room() {
-  if (strangers_ < kStrangersMax) {
+  if (pending_count_ < kPendingPeersMax) {
     return true;
   }
   const auto oldest = std::find_if(links_.begin(), links_.end(),
-                                   [](const auto& link) { return link.second->is_stranger; });
-  PLEXUS_DCHECK(oldest != links_.end(), strangers_, links_.size());
-  if (oldest->second->deadline.time() - times_.handshake + kStrangerGrace > Clock::now()) {
+                                   [](const auto& link) { return link.second->is_pending; });
+  PLEXUS_DCHECK(oldest != links_.end(), pending_count_, links_.size());
+  if (oldest->second->deadline.time() - times_.handshake + kPendingPeerGrace > Clock::now()) {
     return false;
   }
   drop(oldest->first, "it had to make room for others");
@@ -456,7 +456,7 @@ void LinkSet::open(Entry& entry) {
   entry.state = entry.finishes ? Entry::State::kFinishing : Entry::State::kOpen;
   if (entry.finishes) {
     entry.deadline = Deadline::after(times_.finish);
-  } else if (!entry.is_stranger) {
+  } else if (!entry.is_pending) {
     entry.deadline = Deadline::never();
   }  // else until its first message
   entry.out += std::exchange(entry.waiting, {});
@@ -484,9 +484,9 @@ bool LinkSet::take_messages(Link link) {
       continue;
     }
     entry->is_mutual = true;
-    if (std::exchange(entry->is_stranger, false)) {
-      PLEXUS_DCHECK(strangers_ > 0, link);
-      --strangers_;
+    if (std::exchange(entry->is_pending, false)) {
+      PLEXUS_DCHECK(pending_count_ > 0, link);
+      --pending_count_;
       entry->deadline = Deadline::never();
     }
     handler_.take(link, std::move(*message.value()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connections of one endpoint of the control plane: a listening socket, connections that others
 // made to it and that it made to others. Each proves in both directions that the other side knows
-// the job's secret (security/channel.hpp) before a message is taken. Strangers (port scans,
+// the job's secret (security/channel.hpp) before a message is taken. Pending peers (port scans,
 // garbage, half-open connections, a wrong secret) are dropped without effect on the job.
 //
 // Nothing blocks but wait(). Threads: one at a time, except that wait() may run beside other calls.
@@ -50,7 +50,7 @@ class LinkSet {
     std::function<void(Link, Message)> take_late = {};
   };
   struct Times {
-    std::chrono::milliseconds handshake{std::chrono::seconds(10)};  // for strangers
+    std::chrono::milliseconds handshake{std::chrono::seconds(10)};  // of a pending peer
     std::chrono::milliseconds connect{std::chrono::seconds(20)};
     std::chrono::milliseconds finish{std::chrono::seconds(10)};   // for the other side to close
     std::chrono::milliseconds silence{std::chrono::seconds(30)};  // of a host that is cut off
@@ -92,7 +92,7 @@ class LinkSet {
   void drop(Link link, const std::string& why);
   /// Nobody may connect any more.
   void stop_listening();
-  /// No connection is left, not counting strangers.
+  /// No connection is left, not counting pending peers.
   [[nodiscard]] bool is_empty() const;
   /// What was sent over connections that finish is where the other sides are, though they need not
   /// have read it. If this process ended before, what comes then could end a connection first.
@@ -124,8 +124,8 @@ class LinkSet {
     std::string waiting = {};  // to be sent after the handshake
     bool watches_out = false;
     security::Silence silence = {};
-    bool is_stranger = false;  // has not proved itself, or sent no message yet
-    bool finishes = false;     // when it is open
+    bool is_pending = false;  // has not proved itself, or sent no message yet
+    bool finishes = false;    // when it is open
     // Whether the other side has taken this connection as a whole. One that made it cannot know
     // that before it hears something: who leaves at this moment has not died.
     bool is_mutual = true;
@@ -175,8 +175,8 @@ class LinkSet {
   int epoll_ = -1;
   uint64_t forks_ = Forks::count();
   std::map<Link, std::unique_ptr<Entry>> links_;
-  size_t strangers_ = 0;  // of these
-  Link next_ = 1;         // 0 is the listener
+  size_t pending_count_ = 0;  // of these
+  Link next_ = 1;             // 0 is the listener
 };
 
 }  // namespace plexus

@@ -31,25 +31,28 @@ void Membership::take_adoption(uint32_t process) {
   }
 }
 
-std::vector<News> Membership::all_news() const {
-  std::vector<News> all;
-  for (const auto& [key, news] : state_.news) {
-    all.push_back(news);
+std::vector<FailureNotice> Membership::all_notices() const {
+  std::vector<FailureNotice> all;
+  for (const auto& [key, notice] : state_.notices) {
+    all.push_back(notice);
   }
   return all;
 }
 
-void Membership::spread(News news, std::optional<uint32_t> source, uint32_t spared) {
-  if (!state_.news.emplace(news.key(), news).second) {
+void Membership::broadcast(FailureNotice notice,
+                           std::optional<uint32_t> source,
+                           uint32_t informed) {
+  if (!state_.notices.emplace(notice.key(), notice).second) {
     return;
   }
   std::set<uint32_t> neighbours = children_;
   if (parent_.has_value()) {
     neighbours.insert(*parent_);
   }
-  apply(news, spared);
-  const Message message{
-      .type = MessageType::kNews, .group = state_.world, .payload = encode(std::vector{news})};
+  apply(notice, informed);
+  const Message message{.type = MessageType::kFailureNotice,
+                        .group = state_.world,
+                        .payload = encode(std::vector{notice})};
   for (const uint32_t neighbour : neighbours) {
     if (neighbour != source && !state_.is_gone(neighbour)) {
       state_.out.send(neighbour, message);
@@ -57,44 +60,47 @@ void Membership::spread(News news, std::optional<uint32_t> source, uint32_t spar
   }
 }
 
-/// The group fails on all its ranks but `spared`. `rank`: whose failure it is.
-void Membership::fail_everywhere(uint64_t id, uint32_t rank, const Error& error, uint32_t spared) {
-  spread({.kind = News::Kind::kFailure,
-          .subject = rank,
-          .group = id,
-          .code = error.code(),
-          .text = error.message()},
-         std::nullopt, spared);
+/// The group fails on all its ranks but `informed`. `rank`: whose failure it is.
+void Membership::fail_everywhere(uint64_t id,
+                                 uint32_t rank,
+                                 const Error& error,
+                                 uint32_t informed) {
+  broadcast({.kind = FailureNotice::Kind::kFailure,
+             .subject = rank,
+             .group = id,
+             .code = error.code(),
+             .text = error.message()},
+            std::nullopt, informed);
 }
 
-void Membership::apply(const News& news, uint32_t spared) {
-  if (news.kind == News::Kind::kFailure) {
-    if (AgentGroup* const group = state_.find(news.group); group != nullptr) {
-      fail_group(news.group, *group, spared, fail(news.code, "{}", news.text),
+void Membership::apply(const FailureNotice& notice, uint32_t informed) {
+  if (notice.kind == FailureNotice::Kind::kFailure) {
+    if (AgentGroup* const group = state_.find(notice.group); group != nullptr) {
+      fail_group(notice.group, *group, informed, fail(notice.code, "{}", notice.text),
                  FailureCause::kFailed);
     }
     return;
   }
-  if (news.kind == News::Kind::kGone) {
+  if (notice.kind == FailureNotice::Kind::kGone) {
     return;  // see gone_ranks()
   }
-  state_.dead.insert(news.subject);
-  children_.erase(news.subject);
+  state_.dead.insert(notice.subject);
+  children_.erase(notice.subject);
   if (!state_.table.empty()) {
-    adopt_children_of(news.subject);
+    adopt_children_of(notice.subject);
   }
-  if (parent_ == news.subject) {
+  if (parent_ == notice.subject) {
     attach();
   }
   for (auto& [id, group] : state_.groups) {
     fail_with_dead(id, group);
   }
-  leaving_.take_back_notes(news.subject);
+  leaving_.take_back_notes(notice.subject);
 }
 
 /// The children of a process that died before it could pass on the table.
 void Membership::adopt_children_of(uint32_t process) {
-  const auto above = state_.stand_in(state_.map->all->tree, process);
+  const auto above = state_.next_alive(state_.map->all->tree, process);
   if (above.has_value() ? *above != state_.self : process < state_.self) {
     return;
   }
@@ -110,53 +116,56 @@ void Membership::adopt_children_of(uint32_t process) {
     children_.insert(child);
     state_.out.send(child,
                     {.type = MessageType::kTable, .group = state_.world, .payload = state_.table});
-    state_.out.send(
-        child, {.type = MessageType::kNews, .group = state_.world, .payload = encode(all_news())});
+    state_.out.send(child, {.type = MessageType::kFailureNotice,
+                            .group = state_.world,
+                            .payload = encode(all_notices())});
   }
 }
 
 /// Finds a parent for this process after its own has gone.
 void Membership::attach() {
-  parent_ = state_.stand_in(state_.map->all->tree, state_.self);
+  parent_ = state_.next_alive(state_.map->all->tree, state_.self);
   PLEXUS_DCHECK(!parent_.has_value() || *parent_ < state_.self, state_.self);
   if (parent_.has_value() && !state_.is_over) {
     state_.out.send(
         *parent_,
-        {.type = MessageType::kAttach, .group = state_.world, .payload = encode(all_news())});
+        {.type = MessageType::kAttach, .group = state_.world, .payload = encode(all_notices())});
   }
 }
 
 Result<void> Membership::take_attach(uint32_t process, const Message& message) {
-  PLEXUS_TRY(news, decode_news(message.payload));
+  PLEXUS_TRY(notices, decode_failure_notices(message.payload));
   if (process < state_.self) {
     return break_of_protocol("a process attached to one below it");
   }
   children_.insert(process);
-  std::vector<News> missing = all_news();
-  std::erase_if(missing, [&](const News& mine) {
-    return std::any_of(news.begin(), news.end(),
-                       [&](const News& theirs) { return theirs.key() == mine.key(); });
+  std::vector<FailureNotice> missing = all_notices();
+  std::erase_if(missing, [&](const FailureNotice& mine) {
+    return std::any_of(notices.begin(), notices.end(),
+                       [&](const FailureNotice& theirs) { return theirs.key() == mine.key(); });
   });
   if (!missing.empty()) {
     state_.out.send(
-        process, {.type = MessageType::kNews, .group = state_.world, .payload = encode(missing)});
+        process,
+        {.type = MessageType::kFailureNotice, .group = state_.world, .payload = encode(missing)});
   }
-  return take_news(process, message);
+  return take_notices(process, message);
 }
 
-Result<void> Membership::take_news(uint32_t process, const Message& message) {
-  PLEXUS_TRY(news, decode_news(message.payload));
-  for (News& one : news) {
-    if (one.kind != News::Kind::kFailure && one.subject >= state_.map->table.nprocesses()) {
+Result<void> Membership::take_notices(uint32_t process, const Message& message) {
+  PLEXUS_TRY(notices, decode_failure_notices(message.payload));
+  for (FailureNotice& one : notices) {
+    if (one.kind != FailureNotice::Kind::kFailure &&
+        one.subject >= state_.map->table.nprocesses()) {
       return break_of_protocol("the death of a process that is not there");
     }
-    spread(std::move(one), process, kNobody);
+    broadcast(std::move(one), process, kNobody);
   }
   return ok();
 }
 
 void Membership::fail_group(
-    uint64_t id, AgentGroup& group, uint32_t spared, const Error& error, FailureCause cause) {
+    uint64_t id, AgentGroup& group, uint32_t informed, const Error& error, FailureCause cause) {
   if (group.failure.has_value() && is_final(group.cause, cause)) {
     return;
   }
@@ -168,7 +177,7 @@ void Membership::fail_group(
   group.inquiry.reset();
   group.suspect.reset();
   for (const uint32_t rank : group.opened) {
-    if (rank != spared && group.left.count(rank) == 0) {
+    if (rank != informed && group.left.count(rank) == 0) {
       tell_failure(id, rank, error, cause);
     }
   }
@@ -188,13 +197,13 @@ void Membership::fail_with_dead(uint64_t id, AgentGroup& group) {
   for (const uint32_t dead : state_.dead) {
     for (const uint32_t rank : state_.map->table.ranks_of(dead)) {
       if (group.layout->has(rank) && group.left.count(rank) == 0) {
-        const auto news = state_.news.find({News::Kind::kDeath, dead, 0});
-        fail_group(
-            id, group, kNobody,
-            fail(Code::kRemoteError, "{}{} {}",
-                 dead == state_.self ? "the others took this process for dead: " : "",
-                 state_.name_of(rank), news == state_.news.end() ? "died" : news->second.text),
-            FailureCause::kDeath);
+        const auto notice = state_.notices.find({FailureNotice::Kind::kDeath, dead, 0});
+        fail_group(id, group, kNobody,
+                   fail(Code::kRemoteError, "{}{} {}",
+                        dead == state_.self ? "the others took this process for dead: " : "",
+                        state_.name_of(rank),
+                        notice == state_.notices.end() ? "died" : notice->second.text),
+                   FailureCause::kDeath);
         return;
       }
     }
@@ -209,7 +218,8 @@ std::vector<uint32_t> Membership::gone_ranks(uint64_t id) const {
   }
   for (const uint32_t rank : group->second.layout->members) {
     const uint32_t process = state_.map->table.process_of(rank);
-    if (state_.is_gone(process) || state_.news.count({News::Kind::kGone, process, 0}) != 0) {
+    if (state_.is_gone(process) ||
+        state_.notices.count({FailureNotice::Kind::kGone, process, 0}) != 0) {
       gone.push_back(rank);
     }
   }
@@ -225,20 +235,20 @@ void Membership::lose(uint32_t process, ProcessLoss how, std::string_view why) {
     // Of a connection that is lost, either end may be the culprit, so the text names both. A child
     // that refuses one may have left in order, and told a parent that has died since.
     const uint32_t mine = *state_.ranks.begin();
-    spread({.kind = News::Kind::kDeath,
-            .subject = process,
-            .group = 0,
-            .text = how == ProcessLoss::kBroken
-                        ? fmt::format("died or lost its connection to {}", state_.name_of(mine))
-                        : fmt::format("has left or died, or cannot be reached by {}: {}",
-                                      state_.name_of(mine), why)},
-           std::nullopt, kNobody);
+    broadcast({.kind = FailureNotice::Kind::kDeath,
+               .subject = process,
+               .group = 0,
+               .text = how == ProcessLoss::kBroken
+                           ? fmt::format("died or lost its connection to {}", state_.name_of(mine))
+                           : fmt::format("has left or died, or cannot be reached by {}: {}",
+                                         state_.name_of(mine), why)},
+              std::nullopt, kNobody);
     return;
   }
   miss(process, kSuspicionTime);
 }
 
-void Membership::take_goodbye(uint32_t process) { miss(process, kFarewellTime); }
+void Membership::take_leave(uint32_t process) { miss(process, kFarewellTime); }
 
 /// It has left, or is not there.
 void Membership::miss(uint32_t process, Clock::duration time) {
@@ -270,7 +280,7 @@ void Membership::look_for_missing(AgentGroup& group) {
       if (state_.gone.count(child) != 0) {
         state_.suspect(group, child);
       } else {
-        state_.out.send(child, {.type = MessageType::kNews, .group = state_.world});
+        state_.out.send(child, {.type = MessageType::kFailureNotice, .group = state_.world});
       }
     }
   }
@@ -282,7 +292,8 @@ void Membership::give_up_suspect(uint64_t id, const AgentGroup& group) {
                                    [&](uint32_t rank) { return group.layout->has(rank); });
   PLEXUS_DCHECK(member != ranks.end(), id, group.suspect->first);  // needed: it is in the tree
   const uint32_t mine = *group.ranks.begin();
-  spread({.kind = News::Kind::kGone, .subject = group.suspect->first}, std::nullopt, kNobody);
+  broadcast({.kind = FailureNotice::Kind::kGone, .subject = group.suspect->first}, std::nullopt,
+            kNobody);
   fail_everywhere(id, mine,
                   fail(Code::kRemoteError,
                        "{} has left or died: its process does not listen any more, and {} calls "

@@ -124,9 +124,9 @@ Result<std::vector<LeaveNote>> decode_leave_notes(std::string_view payload) {
   return notes;
 }
 
-std::string encode(const std::vector<News>& news) {
+std::string encode(const std::vector<FailureNotice>& notices) {
   ByteWriter writer;
-  for (const News& one : news) {
+  for (const FailureNotice& one : notices) {
     writer.put(one.kind);
     writer.put(one.subject);
     writer.put(one.group);
@@ -136,22 +136,22 @@ std::string encode(const std::vector<News>& news) {
   return writer.take();
 }
 
-Result<std::vector<News>> decode_news(std::string_view payload) {
-  std::vector<News> news;
+Result<std::vector<FailureNotice>> decode_failure_notices(std::string_view payload) {
+  std::vector<FailureNotice> notices;
   ByteReader reader(payload);
   while (!reader.broken() && !reader.rest().empty()) {
-    News one;
-    one.kind = reader.take_between(News::Kind::kDeath, News::Kind::kGone);
+    FailureNotice one;
+    one.kind = reader.take_between(FailureNotice::Kind::kDeath, FailureNotice::Kind::kGone);
     one.subject = reader.take<uint32_t>();
     one.group = reader.take<uint64_t>();
     one.code = reader.take_between(Code::kUnhandledCudaError, Code::kTimeout);
     one.text = reader.take_text<uint32_t>(kTextBytesMax);
-    news.push_back(std::move(one));
+    notices.push_back(std::move(one));
   }
   if (reader.broken()) {
-    return damaged("news");
+    return damaged("failure notices");
   }
-  return news;
+  return notices;
 }
 
 std::string encode(const std::vector<MissingRank>& missing) {

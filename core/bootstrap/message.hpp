@@ -27,12 +27,12 @@ enum class MessageType : uint16_t {
   // agent to agent
   // First message of a connection: `tag` is the process_id() of who connects. So is its answer.
   kLink = 4,
-  kAttach = 5,    // you are my parent now; payload: all the news that I know
-  kNews = 6,      // deaths and failures
-  kOver = 7,      // all members have left `group`
-  kOverdue = 8,   // a rank waits for gather `tag` of `group`; payload: its Error (Gathers::inquire)
-  kWho = 9,       // who below you has not contributed to gather `tag` of `group`?
-  kMissing = 10,  // these: MissingRanks
+  kAttach = 5,         // you are my parent now; payload: all failure notices that I know
+  kFailureNotice = 6,  // deaths and failures
+  kOver = 7,           // all members have left `group`
+  kOverdue = 8,  // a rank waits for gather `tag` of `group`; payload: its Error (Gathers::inquire)
+  kMissingQuery = 9,  // who below you has not contributed to gather `tag` of `group`?
+  kMissing = 10,      // these: MissingRanks
   // a rank and the agent of its process; most of them also from agent to agent
   kGroup = 11,     // from a rank: `group` consists of these ranks
   kGather = 12,    // my contribution to gather `tag` of `group`; between agents: Contributions, and
@@ -52,8 +52,8 @@ enum class MessageType : uint16_t {
   // id, sealed by the further one's secret.
   kFirstId = 21,
   // from the introducer of a further unique id to that of the first
-  kRelayed = 22,  // a guest's kJoin
-  kLost = 23,     // the connection of process `tag`, a guest, is lost
+  kRelayed = 22,  // a client's kJoin
+  kLost = 23,     // the connection of process `tag`, a client, is lost
   kRest = 24,     // from agent to agent: see PeerLinks
 };
 
@@ -112,7 +112,7 @@ std::string encode(const std::vector<LeaveNote>& notes);
 Result<std::vector<LeaveNote>> decode_leave_notes(std::string_view payload);
 
 /// What every process of a family learns.
-struct News {
+struct FailureNotice {
   enum class Kind : uint8_t {
     kDeath = 1,    // of a process; its groups fail
     kFailure = 2,  // of a group
@@ -128,8 +128,8 @@ struct News {
     return std::tuple(kind, kind == Kind::kFailure ? 0 : subject, group);
   }
 };
-std::string encode(const std::vector<News>& news);
-Result<std::vector<News>> decode_news(std::string_view payload);
+std::string encode(const std::vector<FailureNotice>& notices);
+Result<std::vector<FailureNotice>> decode_failure_notices(std::string_view payload);
 
 /// A rank that others wait for.
 struct MissingRank {

@@ -156,7 +156,7 @@ void PeerLinks::progress() {
   }
   send_held();
   PLEXUS_DCHECK(turns_.size() == held_.size(), turns_.size(), held_.size());
-  if (goodbye_.has_value()) {
+  if (leave_message_.has_value()) {
     finish_all();
   }
   for (const auto& [process, why] : std::exchange(unreachable_, {})) {
@@ -169,8 +169,8 @@ void PeerLinks::progress() {
   }
 }
 
-void PeerLinks::say_goodbye(const Message& message) {
-  goodbye_ = message;
+void PeerLinks::announce_leave(const Message& message) {
+  leave_message_ = message;
   turns_.clear();
   for (const auto& [process, messages] : std::exchange(held_, {})) {
     for (const Message& held : messages) {
@@ -180,11 +180,11 @@ void PeerLinks::say_goodbye(const Message& message) {
   finish_all();
 }
 
-/// Says goodbye on every connection.
+/// Sends the leave message on every connection.
 void PeerLinks::finish_all() {
   for (const auto& [link, connection] : connections_) {
     if (connection.process.has_value()) {
-      links_.send(link, *goodbye_);
+      links_.send(link, *leave_message_);
       finishing_.emplace(link, *connection.process);
     }
     links_.finish(link);
@@ -312,7 +312,7 @@ void PeerLinks::forget(Link link) {
   if (was_by_reserve) {
     by_reserve_.reset();
   } else if (rests && process.has_value() && handler_.keeps(*process)) {
-    hold(*process, {.type = MessageType::kNews, .group = job_});
+    hold(*process, {.type = MessageType::kFailureNotice, .group = job_});
   }
 }
 

@@ -58,14 +58,14 @@ class PeerLinks {
   void send(uint32_t process, const Message& message);
   /// What came over a connection of `links`.
   void take(Link link, Message message);
-  /// The same of one that finishes: after the goodbye of this process only leave notes count, of
-  /// processes that leave at the same time.
+  /// The same of one that finishes: after the leave message of this process only leave notes count,
+  /// of processes that leave at the same time.
   void take_late(Link link, Message message);
   void end(Link link, LinkSet::End end, const std::string& why);
   /// To be called after LinkSet::progress().
   void progress();
   /// The last message on every connection. All are forgotten.
-  void say_goodbye(const Message& message);
+  void announce_leave(const Message& message);
   /// Messages wait to be sent.
   [[nodiscard]] bool is_holding() const noexcept { return !held_.empty(); }
 
@@ -109,8 +109,8 @@ class PeerLinks {
   std::optional<Link> by_reserve_;  // for one process at a time
   std::optional<Error> broken_;     // to be told
   bool is_broken_ = false;
-  std::optional<Message> goodbye_;
-  std::map<Link, uint32_t> finishing_;  // link -> process, after the goodbye
+  std::optional<Message> leave_message_;
+  std::map<Link, uint32_t> finishing_;  // link -> process, after the leave message
   uint64_t uses_ = 0;
 };
 

@@ -17,8 +17,8 @@
 namespace plexus {
 namespace {
 
-constexpr auto kCallPatience = std::chrono::seconds(1);     // for calls on streams to end
-constexpr auto kGoodbyePatience = std::chrono::seconds(5);  // for everything
+constexpr auto kCallPatience = std::chrono::seconds(1);       // for calls on streams to end
+constexpr auto kDeparturePatience = std::chrono::seconds(5);  // for everything
 constexpr auto kLook = std::chrono::milliseconds(1);
 
 void wait_for_calls(const std::vector<Communicator*>& comms) {
@@ -46,7 +46,7 @@ void leave_all(Process& process) {
     comm->settle();
   }
   for (Communicator* const comm : comms) {
-    comm->say_goodbye(Departure::kProcessEnded);
+    comm->announce_departure(Departure::kProcessEnded);
   }
 }
 
@@ -58,7 +58,7 @@ void leave_at_exit(Process& process) noexcept {
       return;
     }
     const auto done = std::make_shared<std::promise<void>>();
-    auto thread = start_thread("the goodbye of this process", [&process, done] {
+    auto thread = start_thread("the departure of this process", [&process, done] {
       try {
         leave_all(process);
       } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the others see it end
@@ -67,7 +67,7 @@ void leave_at_exit(Process& process) noexcept {
     });
     if (thread.has_value()) {
       thread.value().detach();  // touches only what lives as long as the process
-      done->get_future().wait_for(kGoodbyePatience);
+      done->get_future().wait_for(kDeparturePatience);
     }
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the others see it end
   }

@@ -50,7 +50,7 @@ Communicator::~Communicator() {
   PLEXUS_DCHECK(!initializer.joinable() && !finalizer.joinable(), number_);
   magic.store(0, std::memory_order_relaxed);
   leave_device();
-  say_goodbye(Departure::kDestroyed);
+  announce_departure(Departure::kDestroyed);
   connections_.reset();  // before the network they use
 }
 
@@ -380,7 +380,7 @@ void Communicator::settle() {
   }
 }
 
-void Communicator::say_goodbye(Departure how) {
+void Communicator::announce_departure(Departure how) {
   if (setup_.exchange == nullptr) {
     return;
   }

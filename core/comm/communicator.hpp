@@ -132,7 +132,7 @@ class Communicator final : public RankState, private DeviceWatch::Subject {
   /// have to be sent again.
   void settle();
   /// Tells the other ranks that this one makes no further calls. Comes last before its end.
-  void say_goodbye(Departure how);
+  void announce_departure(Departure how);
 
   /// Of a rank on the host.
   [[nodiscard]] HostPointers& host_pointers() noexcept { return host_pointers_; }

@@ -44,7 +44,7 @@ void release(Communicator* comm) {
   comm->wait_unvisited();
   comm->settle();
   tell_of_revocation(*comm);
-  comm->say_goodbye(Departure::kDestroyed);
+  comm->announce_departure(Departure::kDestroyed);
   const std::unique_ptr<Communicator> owner(comm);
 }
 

@@ -201,7 +201,7 @@ void Inquiries::finish(Round& round) {
                            .payload = encode(round.summary)});
 }
 
-void Inquiries::spread(uint64_t id, std::string_view verdict) {
+void Inquiries::broadcast(uint64_t id, std::string_view verdict) {
   const auto at = rounds_.find({rank_, id});
   if (at == rounds_.end()) {
     return;

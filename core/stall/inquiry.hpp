@@ -59,7 +59,7 @@ class Inquiries {
   /// `rank` has left the communicator and answers nothing.
   void skip(int rank, TimePoint now);
   /// Tells all ranks that answered the verdict of the inquiry that has just concluded.
-  void spread(uint64_t id, std::string_view verdict);
+  void broadcast(uint64_t id, std::string_view verdict);
   /// An inquiry is under way that this rank has a part in.
   [[nodiscard]] bool any() const noexcept { return !rounds_.empty(); }
 

@@ -150,7 +150,7 @@ void StallWatch::tell_findings(const std::vector<Finding>& findings) {
     const std::string told = fmt::format("{} {}\n{}", name(verdict.cause),
                                          fmt::join(verdict.ranks, " "), verdict.sentence);
     const std::lock_guard lock(mutex_);
-    pinned.entry->inquiries->spread(finding.inquiry, told);
+    pinned.entry->inquiries->broadcast(finding.inquiry, told);
     note_verdict(finding.member, told, true);
   }
 }

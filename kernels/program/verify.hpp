@@ -55,7 +55,7 @@ struct VerifyResult {
 VerifyResult verify(const VerifyInput& input);
 
 /// Proves programs from elsewhere, without the table's cost. Of those that divide the buffer, which
-/// may be a stranger's, it is not asked that they waste nothing, nor that ranks combine in one
+/// may come from anybody, it is not asked that they waste nothing, nor that ranks combine in one
 /// order (see VerifyResult::same_order), and a + b counts as b + a. `programs`: one per rank, by
 /// rank; for kSend and kRecv, those of sender and receiver. `networks`: number of peers beyond the
 /// ranks that are networks that reduce. An all-to-all is proved in place as plans run it, see

@@ -193,10 +193,10 @@ void Groups::end_group(Group& group, const std::string& why) {
   }
   group.failure = why;
   group.rounds.clear();
-  const auto news = make_frame({.kind = FrameKind::kError}, bytes_of(why));
+  const auto notice = make_frame({.kind = FrameKind::kError}, bytes_of(why));
   for (const int each : group.links) {
     if (each >= 0) {
-      send_(each, news);
+      send_(each, notice);
     }
   }
 }

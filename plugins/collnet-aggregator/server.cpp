@@ -22,9 +22,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr size_t kLinksMax = 4096;
-/// Beyond them the oldest stranger is dropped, when it has had its grace.
-constexpr size_t kStrangersMax = 256;
-constexpr auto kStrangerGrace = seconds(1);
+/// Beyond them the oldest pending peer is dropped, when it has had its grace.
+constexpr size_t kPendingPeersMax = 256;
+constexpr auto kPendingPeerGrace = seconds(1);
 constexpr size_t kReadBytes = size_t{256} << 10;
 /// A member with this many unsent results is not read from, which bounds their number.
 constexpr size_t kOutputMax = size_t{2} * kRequestsMax;
@@ -181,21 +181,22 @@ void Server::refuse_for_descriptors() {
   is_full_ = true;
 }
 
-/// Whether one more connection may be accepted. At the limit of strangers, the oldest is dropped if
-/// it has had its grace. So neither a port scan nor many silent connections keep members out.
+/// Whether one more connection may be accepted. At the limit of pending peers, the oldest is
+/// dropped if it has had its grace. So neither a port scan nor many silent connections keep members
+/// out.
 bool Server::has_room() {
-  size_t strangers = 0;
+  size_t pending_peers = 0;
   std::optional<int> oldest;
   for (const auto& [number, link] : links_) {
-    if (link.is_stranger && !link.is_leaving) {
-      ++strangers;
+    if (link.is_pending && !link.is_leaving) {
+      ++pending_peers;
       oldest = oldest.value_or(number);
     }
   }
-  if (strangers < kStrangersMax) {
+  if (pending_peers < kPendingPeersMax) {
     return links_.size() < kLinksMax;
   }
-  if (links_.at(*oldest).since + kStrangerGrace > Clock::now()) {
+  if (links_.at(*oldest).since + kPendingPeerGrace > Clock::now()) {
     return false;
   }
   leave(*oldest, "it had to make room for others", false);
@@ -215,7 +216,7 @@ bool Server::prove(int number) {
   Link& link = links_.at(number);
   const auto state = link.channel.advance();
   if (state == security::Channel::State::kFailed) {
-    say_of_stranger(link, link.channel.error());
+    report_pending_peer(link, link.channel.error());
     drop(number);
     return false;
   }
@@ -245,13 +246,13 @@ void Server::read_from(int number) {
   const auto fed = groups_.feed(number, std::span(buffer_).first(static_cast<size_t>(got)));
   if (fed.has_error()) {
     leave(number, fed.error().text, true);
-  } else if (link.is_stranger && groups_.is_member(number)) {
-    link.is_stranger = false;
+  } else if (link.is_pending && groups_.is_member(number)) {
+    link.is_pending = false;
     link.until = Clock::time_point::max();
   }
 }
 
-void Server::say_of_stranger(const Link& link, const std::string& why) {
+void Server::report_pending_peer(const Link& link, const std::string& why) {
   if (++refusals_ <= kRefusalsLogged) {
     say_(fmt::format("refused {}: {}{}", link.peer, why,
                      refusals_ == kRefusalsLogged ? " (further ones are not reported)" : ""));
@@ -326,7 +327,7 @@ void Server::drop_late() {
   }
   for (const int number : late) {
     if (Link& link = links_.at(number); !link.is_leaving) {
-      say_of_stranger(link, "it did not say hello in time");
+      report_pending_peer(link, "it did not say hello in time");
       groups_.close(number, "it did not say hello in time");
     }
     drop(number);

@@ -2,7 +2,7 @@
 // The aggregator as a server: one thread that moves bytes between sockets and `Groups`. Run by
 // `plexus aggregator`, or in a thread of the plugin on member 0's host (HostedServer).
 //
-// Strangers (connections that have not proved that they know the key, or not said hello) are
+// Pending peers (connections that have not proved that they know the key, or not said hello) are
 // limited in number, time and bytes, and dropped without effect on the members. Without a
 // descriptor for one more connection, it is told so and closed.
 #pragma once
@@ -23,8 +23,8 @@ namespace plexus::aggregator {
 class Server {
  public:
   using Say = std::function<void(const std::string& line)>;
-  /// `say`: receives a line for each connection that is refused or lost, of strangers only for the
-  /// first few.
+  /// `say`: receives a line for each connection that is refused or lost, of pending peers only for
+  /// the first few.
   Server(UniqueFd listener, const security::Terms& terms, Say say);
 
   /// Serves until stop(), or until no memory is left. Threads: one.
@@ -45,7 +45,7 @@ class Server {
     Clock::time_point since;
     Clock::time_point until = Clock::time_point::max();  // deadline for its hello
     bool is_proven = false;
-    bool is_stranger = true;  // until it has joined a group
+    bool is_pending = true;  // until it has joined a group
     bool is_leaving = false;
     security::Silence silence;
   };
@@ -65,7 +65,7 @@ class Server {
   void drop(int number);
   void drop_late();
   void drop_silent();
-  void say_of_stranger(const Link& link, const std::string& why);
+  void report_pending_peer(const Link& link, const std::string& why);
   [[nodiscard]] Link* find(int number);
 
   UniqueFd listener_;

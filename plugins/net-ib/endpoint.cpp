@@ -22,8 +22,8 @@ using namespace std::chrono_literals;
 /// A caller says its hello at once; one that is silent for longer is no peer.
 constexpr auto kHelloTimeout = 20s;
 constexpr auto kRetryPause = 200ms;
-/// Limits what strangers can make this side hold. Beyond it the oldest is dropped.
-constexpr size_t kStrangersMax = 128;
+/// Limits what pending peers can make this side hold. Beyond it the oldest is dropped.
+constexpr size_t kPendingPeersMax = 128;
 /// Limits the duration of one call under a flood.
 constexpr int kAcceptsPerCall = 64;
 /// Limits log lines caused by a port scan.
@@ -138,28 +138,28 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
 }
 
 Result<Progress> Listener::try_accept(Link& link) {
-  PLEXUS_TRY(accept_strangers());
-  for (auto it = strangers_.begin(); it != strangers_.end();) {
+  PLEXUS_TRY(accept_pending_peers());
+  for (auto it = pending_peers_.begin(); it != pending_peers_.end();) {
     const auto heard = hear(**it);
     if (heard.has_value() && heard.value() == Progress::kPending) {
       ++it;
       continue;
     }
-    const std::unique_ptr<Stranger> stranger = std::move(*it);
-    it = strangers_.erase(it);
+    const std::unique_ptr<PendingPeer> pending = std::move(*it);
+    it = pending_peers_.erase(it);
     if (heard.has_value()) {
-      link = std::move(stranger->link);
+      link = std::move(pending->link);
       return Progress::kDone;
     }
     if (heard.error().code != PLEXUS_REMOTE_ERROR) {
-      return heard.error();  // not the stranger's fault
+      return heard.error();  // not the peer's fault
     }
-    refuse(*stranger, heard.error().text);
+    refuse(*pending, heard.error().text);
   }
   return Progress::kPending;
 }
 
-Result<void> Listener::accept_strangers() {
+Result<void> Listener::accept_pending_peers() {
   for (int i = 0; i < kAcceptsPerCall; ++i) {
     plugin::Address peer;
     socklen_t size = sizeof peer.storage;
@@ -177,37 +177,37 @@ Result<void> Listener::accept_strangers() {
       continue;  // it connected and left again
     }
     PLEXUS_TRY(prepare_control_socket(fd.get()));
-    if (strangers_.size() == kStrangersMax) {
-      refuse(*strangers_.front(), "too many other connections have sent nothing yet");
-      strangers_.erase(strangers_.begin());
+    if (pending_peers_.size() == kPendingPeersMax) {
+      refuse(*pending_peers_.front(), "too many other connections have sent nothing yet");
+      pending_peers_.erase(pending_peers_.begin());
     }
-    auto stranger = std::make_unique<Stranger>();
-    stranger->deadline = Clock::now() + kHelloTimeout;
-    stranger->address = peer.text();
-    stranger->link.control = ControlSocket(std::move(fd), security::Role::kListener,
-                                           {.mode = wire_.mode, .key = wire_.key});
-    strangers_.push_back(std::move(stranger));
+    auto pending = std::make_unique<PendingPeer>();
+    pending->deadline = Clock::now() + kHelloTimeout;
+    pending->address = peer.text();
+    pending->link.control = ControlSocket(std::move(fd), security::Role::kListener,
+                                          {.mode = wire_.mode, .key = wire_.key});
+    pending_peers_.push_back(std::move(pending));
   }
   return ok();
 }
 
-Result<Progress> Listener::hear(Stranger& stranger) const {
-  if (stranger.step == Step::kProving) {
-    PLEXUS_TRY(progress, stranger.link.control.prove());
-    stranger.step = progress == Progress::kDone ? Step::kHello : Step::kProving;
+Result<Progress> Listener::hear(PendingPeer& pending) const {
+  if (pending.step == Step::kProving) {
+    PLEXUS_TRY(progress, pending.link.control.prove());
+    pending.step = progress == Progress::kDone ? Step::kHello : Step::kProving;
   }
-  if (stranger.step == Step::kHello) {
-    PLEXUS_TRY(progress, take_hello(stranger));
-    stranger.step = progress == Progress::kDone ? Step::kRails : Step::kHello;
+  if (pending.step == Step::kHello) {
+    PLEXUS_TRY(progress, take_hello(pending));
+    pending.step = progress == Progress::kDone ? Step::kRails : Step::kHello;
   }
-  if (stranger.step == Step::kRails) {
-    PLEXUS_TRY(progress, answer(stranger.link));
-    stranger.step = progress == Progress::kDone ? Step::kReady : Step::kRails;
+  if (pending.step == Step::kRails) {
+    PLEXUS_TRY(progress, answer(pending.link));
+    pending.step = progress == Progress::kDone ? Step::kReady : Step::kRails;
   }
-  if (stranger.step == Step::kReady) {
-    PLEXUS_TRY(stranger.link.control.flush());
+  if (pending.step == Step::kReady) {
+    PLEXUS_TRY(pending.link.control.flush());
     WireControl bytes{};
-    PLEXUS_TRY(progress, stranger.link.control.receive(writable_bytes_of(bytes)));
+    PLEXUS_TRY(progress, pending.link.control.receive(writable_bytes_of(bytes)));
     if (progress == Progress::kDone) {
       PLEXUS_TRY(control, read_control(bytes_of(bytes)));
       if (control.type != static_cast<uint32_t>(ControlType::kReady)) {
@@ -217,25 +217,25 @@ Result<Progress> Listener::hear(Stranger& stranger) const {
       return Progress::kDone;
     }
   }
-  if (Clock::now() > stranger.deadline) {
+  if (Clock::now() > pending.deadline) {
     return fail(PLEXUS_REMOTE_ERROR, "{}",
-                stranger.step == Step::kRails ? kNotFound : "its hello did not arrive in time");
+                pending.step == Step::kRails ? kNotFound : "its hello did not arrive in time");
   }
   return Progress::kPending;
 }
 
-Result<Progress> Listener::take_hello(Stranger& stranger) const {
-  Link& link = stranger.link;
+Result<Progress> Listener::take_hello(PendingPeer& pending) const {
+  Link& link = pending.link;
   PLEXUS_TRY(progress, receive_hello(link));
   if (progress == Progress::kPending) {
     return progress;
   }
-  link.peer_name = fmt::format("{} ({})", readable(link.peer.host), stranger.address);
+  link.peer_name = fmt::format("{} ({})", readable(link.peer.host), pending.address);
   tell_unused_ports(place_, link.peer.rails, link.peer_name);
   const auto rails =
       std::min<uint32_t>(link.peer.rails, static_cast<uint32_t>(place_.device->ports.size()));
   PLEXUS_TRY(make_rails(place_, Role::kReceiver, rails, link.peer.qps, link));
-  stranger.deadline = Clock::now() + place_.settings->connect_timeout;  // it is no stranger
+  pending.deadline = Clock::now() + place_.settings->connect_timeout;  // it has authenticated
   return Progress::kDone;
 }
 
@@ -247,10 +247,10 @@ Result<Progress> Listener::answer(Link& link) {
   return progress;
 }
 
-void Listener::refuse(const Stranger& stranger, const std::string& reason) {
+void Listener::refuse(const PendingPeer& pending, const std::string& reason) {
   ++refusals_;
   if (refusals_ <= kRefusalsLogged) {
-    place_.log.info("net-ib: refused a connection from {}: {}{}", stranger.address, reason,
+    place_.log.info("net-ib: refused a connection from {}: {}{}", pending.address, reason,
                     refusals_ == kRefusalsLogged ? " (further ones are not logged)" : "");
   }
 }

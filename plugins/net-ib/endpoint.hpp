@@ -4,7 +4,7 @@
 // key; then the caller says what its queue pairs are, the listener makes and connects its own and
 // answers, and the caller connects its own and says that it is ready.
 //
-// What strangers send to the listening port is limited in number, bytes and time, and refused
+// What pending peers send to the listening port is limited in number, bytes and time, and refused
 // without effect on the connections in progress.
 #pragma once
 
@@ -56,7 +56,7 @@ class Listener {
 
  private:
   enum class Step : uint8_t { kProving, kHello, kRails, kReady };
-  struct Stranger {
+  struct PendingPeer {
     Step step = Step::kProving;
     Clock::time_point deadline;
     std::string address;
@@ -64,17 +64,17 @@ class Listener {
   };
 
   explicit Listener(const Place& place) : place_(place) {}
-  [[nodiscard]] Result<void> accept_strangers();
+  [[nodiscard]] Result<void> accept_pending_peers();
   /// kDone: its queue pairs are ready. An Error: why it is refused.
-  [[nodiscard]] Result<Progress> hear(Stranger& stranger) const;
-  [[nodiscard]] Result<Progress> take_hello(Stranger& stranger) const;
+  [[nodiscard]] Result<Progress> hear(PendingPeer& pending) const;
+  [[nodiscard]] Result<Progress> take_hello(PendingPeer& pending) const;
   [[nodiscard]] static Result<Progress> answer(Link& link);
-  void refuse(const Stranger& stranger, const std::string& reason);
+  void refuse(const PendingPeer& pending, const std::string& reason);
 
   Place place_;
   plugin::UniqueFd socket_;
   WireHandle wire_{};
-  std::vector<std::unique_ptr<Stranger>> strangers_;
+  std::vector<std::unique_ptr<PendingPeer>> pending_peers_;
   uint32_t refusals_ = 0;
 };
 

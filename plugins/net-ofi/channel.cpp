@@ -226,7 +226,7 @@ Result<void> Channel::meet(const WireGreeting& peer) {
 
 bool Channel::progress() {
   link_->progress();
-  if (!std::exchange(has_news_, false)) {
+  if (!std::exchange(has_completed_, false)) {
     return false;
   }
   idle_calls_ = 0;
@@ -241,7 +241,7 @@ void Channel::take(const Event& event) {
     PLEXUS_DCHECK(event.operation->sink == this && event.operation->hook.is_linked(),
                   event.operation->kind);
     operations_.erase(operations_.iterator_to(*event.operation));
-    has_news_ = true;
+    has_completed_ = true;
   }
   if (event.operation == nullptr || event.error != 0) {
     return take_error(event);
@@ -467,7 +467,7 @@ void Channel::close(uint64_t count) noexcept {
   }
   is_open_ = false;
   if (has_called_ && !is_met_) {
-    link_->expect_stranger();
+    link_->expect_unauthenticated_peer();
   }
   if (link_->is_shared()) {
     withdraw();

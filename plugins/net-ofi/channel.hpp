@@ -215,7 +215,7 @@ class Channel final : private Link::Member {
   uint32_t rail_count_;
   Operations operations_;  // that have not ended
   EventSink* messages_ = nullptr;
-  bool has_news_ = false;               // an operation has ended since the last progress()
+  bool has_completed_ = false;          // an operation has ended since the last progress()
   std::shared_ptr<ListenEnd> greeted_;  // null: not in this process, or it has answered
   std::shared_ptr<Link> link_;
   uint32_t link_number_;

@@ -10,8 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Limits what strangers can make this side hold. Beyond them the oldest is dropped.
-constexpr size_t kGuestsMax = 64;
+/// Limits what pending peers can make this side hold. Beyond them the oldest is dropped.
+constexpr size_t kPendingPeersMax = 64;
 constexpr size_t kSeenMax = 1024;
 /// Limits the duration of one call under a flood.
 constexpr int kPollsPerCall = 16;
@@ -77,7 +77,7 @@ Listener::~Listener() {
   if (has_listened_) {
     end_->endpoint.settle();
   }
-  guests_.clear();  // so that connectors find what they have here
+  pending_peers_.clear();  // so that connectors find what they have here
   end_->has_ended.store(true);
   end_.reset();
 }
@@ -91,17 +91,17 @@ Result<void> Listener::post(uint32_t index) {
 
 Result<Progress> Listener::try_accept(std::unique_ptr<Channel>& channel) {
   PLEXUS_TRY(hear());
-  for (auto guest = guests_.begin(); guest != guests_.end();) {
-    const Result<Progress> progress = advance(*guest);
+  for (auto pending = pending_peers_.begin(); pending != pending_peers_.end();) {
+    const Result<Progress> progress = advance(*pending);
     if (progress.has_error()) {
       refuse(progress.error().text);
-      guest = forget(guest);
+      pending = forget(pending);
     } else if (progress.value() == Progress::kDone) {
-      channel = std::move(guest->channel);
-      guests_.erase(guest);
+      channel = std::move(pending->channel);
+      pending_peers_.erase(pending);
       return Progress::kDone;
     } else {
-      ++guest;
+      ++pending;
     }
   }
   return Progress::kPending;
@@ -162,11 +162,11 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
     std::erase(seen_, greeting.nonce);
     return ok();
   }
-  if (guests_.size() == kGuestsMax) {
-    forget(guests_.begin());
+  if (pending_peers_.size() == kPendingPeersMax) {
+    forget(pending_peers_.begin());
   }
-  guests_.push_back({std::move(channel), answer.value(), greeting.nonce,
-                     Clock::now() + place_.settings->connect_timeout});
+  pending_peers_.push_back({std::move(channel), answer.value(), greeting.nonce,
+                            Clock::now() + place_.settings->connect_timeout});
   return ok();
 }
 
@@ -180,13 +180,14 @@ Result<WireGreeting> Listener::make_answer(Channel& channel, const WireGreeting&
 }
 
 /// Of a connection that is not made. Its peer, if it still waits for the answer, may greet again.
-std::vector<Listener::Guest>::iterator Listener::forget(std::vector<Guest>::iterator guest) {
-  std::erase(seen_, guest->nonce);
-  return guests_.erase(guest);
+std::vector<Listener::PendingPeer>::iterator Listener::forget(
+    std::vector<PendingPeer>::iterator pending) {
+  std::erase(seen_, pending->nonce);
+  return pending_peers_.erase(pending);
 }
 
-Result<Progress> Listener::advance(Guest& guest) {
-  Channel& channel = *guest.channel;
+Result<Progress> Listener::advance(PendingPeer& pending) {
+  Channel& channel = *pending.channel;
   const auto lock = channel.lock();
   if (!channel.progress()) {
     channel.wait_idle();
@@ -197,10 +198,10 @@ Result<Progress> Listener::advance(Guest& guest) {
   if (gone != nullptr && !is_ready) {
     return *gone;
   }
-  if (!is_ready && Clock::now() > guest.deadline) {
+  if (!is_ready && Clock::now() > pending.deadline) {
     return fail(PLEXUS_TIMEOUT, "{} did not finish connecting in time", channel.peer());
   }
-  PLEXUS_TRY(sent, channel.send_greeting(guest.answer, channel.peer_address(0),
+  PLEXUS_TRY(sent, channel.send_greeting(pending.answer, channel.peer_address(0),
                                          channel.tags().make(TagKind::kGreeting)));
   return sent == Progress::kDone && is_ready ? Progress::kDone : Progress::kPending;
 }

@@ -6,8 +6,8 @@
 // rail proves the connecting side and completes the setup; libfabric then has a connection on every
 // rail.
 //
-// Strangers' messages to the listener are limited in number and bytes, and refused without effect
-// on the connections in progress.
+// Messages of pending peers to the listener are limited in number and bytes, and refused without
+// effect on the connections in progress.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ class Listener {
  private:
   static constexpr uint32_t kGreetings = 16;
   /// A connection in progress.
-  struct Guest {
+  struct PendingPeer {
     std::unique_ptr<Channel> channel;
     WireGreeting answer{};
     uint32_t nonce = 0;
@@ -54,9 +54,9 @@ class Listener {
   [[nodiscard]] Result<void> admit(const WireGreeting& greeting);
   [[nodiscard]] Result<WireGreeting> make_answer(Channel& channel, const WireGreeting& greeting);
   void refuse(const std::string& reason);
-  std::vector<Guest>::iterator forget(std::vector<Guest>::iterator guest);
+  std::vector<PendingPeer>::iterator forget(std::vector<PendingPeer>::iterator pending);
   /// Returns whether the connection is complete.
-  [[nodiscard]] Result<Progress> advance(Guest& guest);
+  [[nodiscard]] Result<Progress> advance(PendingPeer& pending);
 
   Place place_;
   WireHandle wire_{};
@@ -64,8 +64,9 @@ class Listener {
   std::array<Operation, kGreetings> operations_;
   OwnMemory memory_;
   std::shared_ptr<ListenEnd> end_;
-  std::vector<Guest> guests_;
-  std::vector<uint32_t> seen_;  // nonces of guests and of connections: a greeting may arrive twice
+  std::vector<PendingPeer> pending_peers_;
+  std::vector<uint32_t>
+      seen_;  // nonces of pending peers and of connections: a greeting may arrive twice
   uint32_t refusals_ = 0;
   bool has_listened_ = false;  // libfabric may have accepted a peer
 };

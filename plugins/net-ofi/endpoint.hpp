@@ -115,8 +115,8 @@ class Endpoint {
                      &operation.context);
   }
 
-  /// To be called before closing an endpoint that strangers may have connected to: ofi_rxm of 1.17
-  /// never closes the socket of a peer that is accepted but has not sent anything.
+  /// To be called before closing an endpoint that unauthenticated peers may have connected to:
+  /// ofi_rxm of 1.17 never closes the socket of a peer that is accepted but has not sent anything.
   void settle() const;
   /// To be called before closing one of two endpoints of shm in this process: drops messages that
   /// came and that nobody has asked for. Since 2.0 shm looks at their sender's memory when it

@@ -48,7 +48,7 @@ void Link::close() noexcept {
     }
   }
   is_open_ = false;
-  if (has_stranger_ && !endpoints_.empty()) {
+  if (has_unauthenticated_peer_ && !endpoints_.empty()) {
     endpoints_.front().settle();
   }
   for (Endpoint& endpoint : endpoints_) {

@@ -57,7 +57,7 @@ class Link {
   /// Closes the endpoints, after which no buffer is accessed. The members lose them.
   void close() noexcept;
   /// A listener may have connected to an endpoint without having sent anything (settle()).
-  void expect_stranger() noexcept { has_stranger_ = true; }
+  void expect_unauthenticated_peer() noexcept { has_unauthenticated_peer_ = true; }
   /// Gives the endpoints to the caller.
   [[nodiscard]] std::vector<Endpoint> release() noexcept { return std::exchange(endpoints_, {}); }
 
@@ -73,7 +73,7 @@ class Link {
   std::array<Member*, 2> members_{};  // [directions]
   std::array<uint64_t, 2> tags_{};
   bool is_open_ = true;
-  bool has_stranger_ = false;
+  bool has_unauthenticated_peer_ = false;
 };
 
 /// The links of a context. Both ends number the links between two devices from 0, by their outgoing

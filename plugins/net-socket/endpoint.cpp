@@ -28,8 +28,8 @@ constexpr auto kGatherTimeout = 60s;
 constexpr auto kTcpTimeout = 20s;
 /// So many attempts in a row without any answer are enough: a firewall drops them.
 constexpr uint32_t kSilentAttemptsMax = 2;
-/// Limits what strangers can make this side hold. Beyond them the oldest is dropped.
-constexpr size_t kStrangersMax = 128;
+/// Limits what pending peers can make this side hold. Beyond them the oldest is dropped.
+constexpr size_t kPendingPeersMax = 128;
 constexpr size_t kGatheringsMax = 64;
 /// Limits the duration of one call under a flood.
 constexpr int kAcceptsPerCall = 64;
@@ -128,8 +128,8 @@ Result<std::unique_ptr<Listener>> Listener::create(const Nic& nic,
 }
 
 Result<Progress> Listener::try_accept(Link& link) {
-  PLEXUS_TRY(accept_strangers());
-  hear_strangers();
+  PLEXUS_TRY(accept_pending_peers());
+  hear_pending_peers();
   const auto now = Clock::now();
   std::erase_if(gatherings_, [&](const Gathering& gathering) { return now > gathering.deadline; });
   while (true) {
@@ -149,14 +149,14 @@ Result<Progress> Listener::try_accept(Link& link) {
   }
 }
 
-Result<void> Listener::accept_strangers() {
+Result<void> Listener::accept_pending_peers() {
   for (int i = 0; i < kAcceptsPerCall; ++i) {
-    Stranger stranger;
-    socklen_t size = sizeof stranger.peer.storage;
-    stranger.socket.fd = UniqueFd::open([&] {
-      return ::accept4(socket_.get(), stranger.peer.raw(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    PendingPeer pending;
+    socklen_t size = sizeof pending.address.storage;
+    pending.socket.fd = UniqueFd::open([&] {
+      return ::accept4(socket_.get(), pending.address.raw(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     });
-    if (!stranger.socket.fd.is_open()) {
+    if (!pending.socket.fd.is_open()) {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
         return fail(PLEXUS_SYSTEM_ERROR, "cannot accept a connection: {}",
@@ -167,61 +167,61 @@ Result<void> Listener::accept_strangers() {
       }
       continue;  // it connected and left again
     }
-    PLEXUS_TRY(set_option(stranger.socket.fd.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
-    stranger.socket.channel = security::Channel(stranger.socket.fd.get(), security::Role::kListener,
-                                                {.mode = wire_.mode, .key = wire_.key});
-    stranger.deadline = Clock::now() + kHelloTimeout;
-    if (strangers_.size() == kStrangersMax) {
-      refuse(strangers_.front(), "too many other connections have sent nothing yet");
-      strangers_.erase(strangers_.begin());
+    PLEXUS_TRY(set_option(pending.socket.fd.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+    pending.socket.channel = security::Channel(pending.socket.fd.get(), security::Role::kListener,
+                                               {.mode = wire_.mode, .key = wire_.key});
+    pending.deadline = Clock::now() + kHelloTimeout;
+    if (pending_peers_.size() == kPendingPeersMax) {
+      refuse(pending_peers_.front(), "too many other connections have sent nothing yet");
+      pending_peers_.erase(pending_peers_.begin());
     }
-    strangers_.push_back(std::move(stranger));
+    pending_peers_.push_back(std::move(pending));
   }
   return ok();
 }
 
-void Listener::hear_strangers() {
-  std::erase_if(strangers_, [&](Stranger& stranger) { return hear(stranger); });
+void Listener::hear_pending_peers() {
+  std::erase_if(pending_peers_, [&](PendingPeer& pending) { return hear(pending); });
 }
 
-bool Listener::hear(Stranger& stranger) {
-  const auto progress = hear_out(stranger);
+bool Listener::hear(PendingPeer& pending) {
+  const auto progress = hear_out(pending);
   if (progress.has_error()) {
-    refuse(stranger, progress.error().text);
+    refuse(pending, progress.error().text);
     return true;
   }
   if (progress.value() == Progress::kPending) {
     return false;
   }
-  admit(stranger);
+  admit(pending);
   return true;
 }
 
-Result<Progress> Listener::hear_out(Stranger& stranger) {
-  if (!stranger.is_proven) {
-    const auto state = stranger.socket.channel.advance();
+Result<Progress> Listener::hear_out(PendingPeer& pending) {
+  if (!pending.is_proven) {
+    const auto state = pending.socket.channel.advance();
     if (state == security::Channel::State::kFailed) {
-      return fail(PLEXUS_REMOTE_ERROR, "{}", stranger.socket.channel.error());
+      return fail(PLEXUS_REMOTE_ERROR, "{}", pending.socket.channel.error());
     }
-    stranger.is_proven = state == security::Channel::State::kProven;
+    pending.is_proven = state == security::Channel::State::kProven;
   }
-  if (stranger.is_proven &&
-      !read_some(stranger.socket, &stranger.hello, sizeof stranger.hello, stranger.hello_bytes)) {
+  if (pending.is_proven &&
+      !read_some(pending.socket, &pending.hello, sizeof pending.hello, pending.hello_bytes)) {
     return fail(PLEXUS_REMOTE_ERROR, "it closed the connection before its hello was complete");
   }
-  if (stranger.hello_bytes == sizeof stranger.hello) {
+  if (pending.hello_bytes == sizeof pending.hello) {
     return Progress::kDone;
   }
-  if (Clock::now() > stranger.deadline) {
+  if (Clock::now() > pending.deadline) {
     return fail(PLEXUS_REMOTE_ERROR, "its hello did not arrive in time");
   }
   return Progress::kPending;
 }
 
-void Listener::admit(Stranger& stranger) {
-  const WireHello& hello = stranger.hello;
+void Listener::admit(PendingPeer& pending) {
+  const WireHello& hello = pending.hello;
   if (hello.magic != kWireMagic) {
-    return refuse(stranger, "its hello is not one of net-socket");
+    return refuse(pending, "its hello is not one of net-socket");
   }
   const uint32_t data_sockets = hello.socket_count - 1u;
   const bool is_sane = hello.socket_count >= 1 && data_sockets <= kDataSocketsMax &&
@@ -229,7 +229,7 @@ void Listener::admit(Stranger& stranger) {
                        (data_sockets == 0 || hello.threads > 0) &&
                        hello.socket_index < hello.socket_count;
   if (!is_sane) {
-    return refuse(stranger, "its hello has invalid numbers");
+    return refuse(pending, "its hello has invalid numbers");
   }
   auto gathering = std::find_if(
       gatherings_.begin(), gatherings_.end(),
@@ -249,26 +249,26 @@ void Listener::admit(Stranger& stranger) {
   Link& link = gathering->link;
   if (link.sockets.size() != hello.socket_count || link.threads != hello.threads ||
       link.sockets[hello.socket_index].fd.is_open()) {
-    return refuse(stranger, "its hello contradicts that of another socket of the connection");
+    return refuse(pending, "its hello contradicts that of another socket of the connection");
   }
   const std::chrono::seconds timeout_of_peer{hello.timeout_s};
   if (const auto watched =
-          watch_sender(stranger.socket.fd.get(), settings_.timeout, timeout_of_peer);
+          watch_sender(pending.socket.fd.get(), settings_.timeout, timeout_of_peer);
       watched.has_error()) {
-    return refuse(stranger, watched.error().text);
+    return refuse(pending, watched.error().text);
   }
   if (hello.socket_index == 0) {
-    link.peer = stranger.peer;
+    link.peer = pending.address;
   }
-  link.sockets[hello.socket_index] = std::move(stranger.socket);
+  link.sockets[hello.socket_index] = std::move(pending.socket);
   PLEXUS_DCHECK(gathering->arrived < link.sockets.size(), gathering->arrived);
   ++gathering->arrived;
 }
 
-void Listener::refuse(const Stranger& stranger, const std::string& reason) {
+void Listener::refuse(const PendingPeer& pending, const std::string& reason) {
   ++refusals_;
   if (refusals_ <= kRefusalsLogged) {
-    log_.info("net-socket: refused a connection from {}: {}{}", stranger.peer.text(), reason,
+    log_.info("net-socket: refused a connection from {}: {}{}", pending.address.text(), reason,
               refusals_ == kRefusalsLogged ? " (further ones are not logged)" : "");
   }
 }

@@ -4,7 +4,7 @@
 // threads, some data sockets; on every socket both sides prove that they know the handle's key
 // before anything else (security/channel.hpp).
 //
-// What strangers send to the listening port is limited in number, bytes and time, and refused
+// What pending peers send to the listening port is limited in number, bytes and time, and refused
 // without effect on the connections in progress.
 #pragma once
 
@@ -47,9 +47,9 @@ class Listener {
 
  private:
   /// A socket whose other side has not proved itself, or not said its hello.
-  struct Stranger {
+  struct PendingPeer {
     Socket socket;
-    Address peer;
+    Address address;
     Clock::time_point deadline;
     bool is_proven = false;
     size_t hello_bytes = 0;
@@ -64,20 +64,20 @@ class Listener {
   };
 
   Listener(const Settings& settings, const plugin::Log& log) : settings_(settings), log_(log) {}
-  [[nodiscard]] Result<void> accept_strangers();
-  void hear_strangers();
+  [[nodiscard]] Result<void> accept_pending_peers();
+  void hear_pending_peers();
   /// True: it is finished (part of a gathering, or refused).
-  [[nodiscard]] bool hear(Stranger& stranger);
+  [[nodiscard]] bool hear(PendingPeer& pending);
   /// kDone: its hello is complete. An Error: why it is refused.
-  [[nodiscard]] Result<Progress> hear_out(Stranger& stranger);
-  void admit(Stranger& stranger);
-  void refuse(const Stranger& stranger, const std::string& reason);
+  [[nodiscard]] Result<Progress> hear_out(PendingPeer& pending);
+  void admit(PendingPeer& pending);
+  void refuse(const PendingPeer& pending, const std::string& reason);
 
   Settings settings_;
   plugin::Log log_;
   UniqueFd socket_;
   WireHandle wire_{};
-  std::vector<Stranger> strangers_;
+  std::vector<PendingPeer> pending_peers_;
   std::vector<Gathering> gatherings_;
   uint32_t refusals_ = 0;
 };

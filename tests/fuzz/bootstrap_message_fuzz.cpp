@@ -51,8 +51,8 @@ void decode_all(const std::string& payload) {
   if (auto notes = decode_leave_notes(payload); notes.has_value()) {
     require(encode(notes.value()) == payload);
   }
-  if (auto news = decode_news(payload); news.has_value()) {
-    require(encode(news.value()) == payload);
+  if (auto notices = decode_failure_notices(payload); notices.has_value()) {
+    require(encode(notices.value()) == payload);
   }
   if (auto table = ProcessTable::decode(payload); table.has_value()) {
     const FamilyMap map(std::move(table).value());
@@ -87,7 +87,7 @@ class Job {
                           },
                       .deliver = [](uint32_t, const Message&) {},
                       .to_introducer = [](const Message&) {},
-                      .say_goodbye =
+                      .announce_leave =
                           [this, process](const Message& message) {
                             for (uint32_t to = 0; to < kHostile; ++to) {
                               if (to != process) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first bytes of a connection, from a stranger without the secret, to both roles in all modes:
+// The first bytes of a connection, from a peer without the secret, to both roles in all modes:
 // whatever comes, nobody is believed, and what is sent back is bounded.
 //
 // Input: the first byte chooses role and mode, and divides the rest into pieces.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who may use an aggregator: members that know its secret, in every mode of PLEXUS_NET_SECURITY, and nobody else. Strangers
+"""Who may use an aggregator: members that know its secret, in every mode of PLEXUS_NET_SECURITY, and nobody else. Pending peers
 cost it little and keep nobody out."""
 import os
 import pathlib
@@ -196,7 +196,7 @@ class SecretFiles(Aggregator):
                       self.refused("--listen", "127.0.0.1:0", PLEXUS_NET_SECURITY="strong"))
 
 
-class Strangers(Aggregator):
+class PendingPeers(Aggregator):
     def setUp(self):
         super().setUp()
         self.file = self.secret_file()

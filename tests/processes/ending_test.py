@@ -20,7 +20,7 @@ class Ending(leaving_test.ToldRanks):
         rank.tell(how)
         rank.process.wait(timeout=job.bound(leaving_test.SECONDS))
 
-    def wait_for_news(self, rank, name):
+    def wait_for_failure(self, rank, name):
         """Until `rank` has heard of a death."""
         deadline = time.monotonic() + job.bound(leaving_test.SECONDS)
         while self.tell_all([rank], "error", name) != [REMOTE_ERROR]:
@@ -59,7 +59,7 @@ class Ending(leaving_test.ToldRanks):
         for value in (5, 6, 7):
             self.tell_all(ranks[:1], "send", "world", 1, value)
         self.end(ranks[0], "exit")
-        self.wait_for_news(ranks[1], "world")
+        self.wait_for_failure(ranks[1], "world")
         for value in (5, 6, 7):
             self.assertEqual(self.tell_all(ranks[1:2], "recv", "world", 0), [value])
         ranks[1].tell("recv", "world", 0)
@@ -69,7 +69,7 @@ class Ending(leaving_test.ToldRanks):
         ranks = self.start_world(3)
         self.expect_sum(ranks, "world")
         self.end(ranks[0], "exit")
-        self.wait_for_news(ranks[2], "world")
+        self.wait_for_failure(ranks[2], "world")
         ranks[1].tell("send", "world", 2, 8)
         self.assertEqual(self.tell_all(ranks[2:], "recv", "world", 1), [8])
         self.assertEqual(ranks[1].answer().code, 0)
@@ -90,7 +90,7 @@ class Ending(leaving_test.ToldRanks):
         self.expect_sum(ranks, "world")
         self.end(ranks[0], "exit")
         ranks[2].tell("recv", "world", 1)
-        self.wait_for_news(ranks[1], "world")
+        self.wait_for_failure(ranks[1], "world")
         self.tell_all(ranks[1:2], "revoke", "world")
         self.expect_error(ranks[2], f":{ranks[0].process.pid})")
 

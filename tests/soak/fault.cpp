@@ -51,7 +51,7 @@ constexpr std::array<Expectation, kNumFaults> kExpectations = {
     fatal(kSilence, kLost),        // cut
     fatal(kSilence, kLost),        // half-open
     fatal(kSilence, kLost),        // reset
-    harmless(kPlenty),             // strangers
+    harmless(kPlenty),             // unauthenticated
     harmless(kPlenty),             // full log
     harmless(kPlenty),             // full /dev/shm
     fatal(kSoon, kOfDescriptors),  // descriptors
@@ -124,7 +124,7 @@ class FaultMaker {
       case FaultKind::kDrop:
         fault_.lasts_ms = random_.between(500, 3000);
         break;
-      case FaultKind::kStrangers:
+      case FaultKind::kUnauthenticated:
         fault_.lasts_ms = random_.between(100, 15'000);
         break;
       case FaultKind::kQueued:  // the thread itself does it, before its step

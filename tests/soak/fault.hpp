@@ -18,21 +18,21 @@ namespace plexus::soak {
 struct Job;
 
 enum class FaultKind {
-  kKill,         // SIGKILL
-  kStop,         // SIGSTOP, and SIGCONT after a time
-  kFreeze,       // SIGSTOP for good
-  kSlow,         // a process pauses before each call, or has little CPU
-  kDrop,         // the network loses packets
-  kGap,          // the network loses all packets for a time
-  kCut,          // the network loses all packets of a process for good
-  kHalfOpen,     // likewise, but only those to the process, or those from it
-  kReset,        // the connections of a process are reset
-  kStrangers,    // strangers connect to all listening ports
-  kFullLog,      // no space is left where the log goes
-  kFullShm,      // no space is left in /dev/shm
-  kDescriptors,  // a process may open few files
-  kMismatch,     // one rank's call differs from the others'
-  kAbort,        // a rank calls ncclCommAbort
+  kKill,             // SIGKILL
+  kStop,             // SIGSTOP, and SIGCONT after a time
+  kFreeze,           // SIGSTOP for good
+  kSlow,             // a process pauses before each call, or has little CPU
+  kDrop,             // the network loses packets
+  kGap,              // the network loses all packets for a time
+  kCut,              // the network loses all packets of a process for good
+  kHalfOpen,         // likewise, but only those to the process, or those from it
+  kReset,            // the connections of a process are reset
+  kUnauthenticated,  // peers without the secret connect to all listening ports
+  kFullLog,          // no space is left where the log goes
+  kFullShm,          // no space is left in /dev/shm
+  kDescriptors,      // a process may open few files
+  kMismatch,         // one rank's call differs from the others'
+  kAbort,            // a rank calls ncclCommAbort
   kQueued,   // likewise for all its communicators, or ncclCommRevoke, with a call of each queued
              // on one stream: the last one first
   kRefused,  // a seccomp filter refuses process_vm_readv and memfd_create from then on
@@ -40,9 +40,9 @@ enum class FaultKind {
 };
 constexpr size_t kNumFaults = static_cast<size_t>(FaultKind::kCount);
 constexpr std::array<std::string_view, kNumFaults> kFaultNames = {
-    "kill",        "stop",      "freeze", "slow",      "drop",    "gap",
-    "cut",         "half-open", "reset",  "strangers", "fulllog", "fullshm",
-    "descriptors", "mismatch",  "abort",  "queued",    "refused"};
+    "kill",      "stop",   "freeze",          "slow",    "drop",    "gap",         "cut",
+    "half-open", "reset",  "unauthenticated", "fulllog", "fullshm", "descriptors", "mismatch",
+    "abort",     "queued", "refused"};
 
 class FaultKinds {
  public:

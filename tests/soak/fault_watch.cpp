@@ -36,7 +36,7 @@ void FaultWatch::look(int64_t struck_us, const Processes& processes) {
     return;
   }
   if (struck_us_ == 0) {
-    const bool is_from_outside = network_ != nullptr || fault_.kind == FaultKind::kStrangers;
+    const bool is_from_outside = network_ != nullptr || fault_.kind == FaultKind::kUnauthenticated;
     struck_us_ = is_from_outside ? now_us() : struck_us;
     has_failed_ = !begin(processes.running);
   }
@@ -55,8 +55,8 @@ void FaultWatch::look(int64_t struck_us, const Processes& processes) {
 }
 
 bool FaultWatch::begin(const std::vector<pid_t>& running) {
-  if (fault_.kind == FaultKind::kStrangers) {
-    strangers_.come(running);
+  if (fault_.kind == FaultKind::kUnauthenticated) {
+    peers_.come(running);
   }
   if (!is_of_network(fault_.kind)) {
     return true;
@@ -86,8 +86,8 @@ bool FaultWatch::end(pid_t guilty) {
     case FaultKind::kDrop:
     case FaultKind::kGap:
       return network_ != nullptr && network_->heal(fault_.process);
-    case FaultKind::kStrangers:
-      strangers_.go();
+    case FaultKind::kUnauthenticated:
+      peers_.go();
       return true;
     default:
       return true;

@@ -8,7 +8,7 @@
 
 #include "tests/soak/network.hpp"
 #include "tests/soak/program.hpp"
-#include "tests/soak/strangers.hpp"
+#include "tests/soak/unauthenticated_peers.hpp"
 
 namespace plexus::soak {
 
@@ -22,7 +22,7 @@ class FaultWatch {
 
   /// `network`: of the job; nullptr where the fault does not need one.
   FaultWatch(const Fault& fault, uint64_t seed, const Network* network)
-      : fault_(fault), network_(network), strangers_(seed) {}
+      : fault_(fault), network_(network), peers_(seed) {}
 
   /// To be called often. `struck_us`: when the fault struck in the guilty process, 0: not yet.
   void look(int64_t struck_us, const Processes& processes);
@@ -39,7 +39,7 @@ class FaultWatch {
 
   const Fault& fault_;
   const Network* network_;
-  Strangers strangers_;
+  UnauthenticatedPeers peers_;
   int64_t struck_us_ = 0;
   bool is_over_ = false;
   bool has_failed_ = false;

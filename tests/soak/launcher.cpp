@@ -102,9 +102,10 @@ bool uses_ofi(const Job& job) {
   });
 }
 
-/// libfabric never closes the connections of strangers, nor frees what it keeps of them.
-bool keeps_strangers(const Job& job) {
-  return uses_ofi(job) && job.fault.has_value() && job.fault->kind == FaultKind::kStrangers;
+/// libfabric never closes the connections of unauthenticated peers, nor frees what it keeps of
+/// them.
+bool keeps_unauthenticated(const Job& job) {
+  return uses_ofi(job) && job.fault.has_value() && job.fault->kind == FaultKind::kUnauthenticated;
 }
 
 std::vector<std::string> environment_of(const Job& job, int process, const std::string& folder) {
@@ -136,7 +137,7 @@ std::vector<std::string> environment_of(const Job& job, int process, const std::
   if (has_full_log) {
     environment.emplace_back("NCCL_DEBUG_FILE=/dev/full");
   }
-  if (keeps_strangers(job)) {
+  if (keeps_unauthenticated(job)) {
     environment.emplace_back("LSAN_OPTIONS=exitcode=0");
   }
   for (const auto& [name, value] : job.environment) {
@@ -557,7 +558,8 @@ void Running::find_leftovers() {
 void Running::judge() {
   const auto guilty = static_cast<size_t>(job_.fault->process);
   // What strikes in the process itself may end the job before anybody looks.
-  const bool strikes_itself = network_ == nullptr && job_.fault->kind != FaultKind::kStrangers;
+  const bool strikes_itself =
+      network_ == nullptr && job_.fault->kind != FaultKind::kUnauthenticated;
   const int64_t struck_us = watch_->struck_us() == 0 && strikes_itself
                                 ? pages_[guilty]->struck_us.load()
                                 : watch_->struck_us();
@@ -575,7 +577,7 @@ void Running::judge() {
   // libfabric keeps some until the process ends.
   constexpr int kOfiDescriptors = 5;
   const int descriptors_max = uses_ofi(job_) ? kOfiDescriptors : 0;
-  if (keeps_strangers(job_)) {
+  if (keeps_unauthenticated(job_)) {
     return;
   }
   if (outcome_.fault->ndescriptors > descriptors_max || outcome_.fault->nthreads > 0) {

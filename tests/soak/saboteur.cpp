@@ -19,8 +19,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kSlowPause = milliseconds(40);
-// Longer than one that makes a unique id waits for ranks that never come, and than strangers are
-// suffered; a process whose network has vanished waits for the goodbyes of others.
+// Longer than one that makes a unique id waits for ranks that never come, and than pending peers
+// are suffered; a process whose network has vanished waits for the leave messages of others.
 constexpr auto kEndPatience = std::chrono::seconds(14);
 constexpr auto kEndPatienceOfNetwork = std::chrono::seconds(45);
 

@@ -13,7 +13,7 @@ from ._C import ProcessGroupPlexus
 from ._store import TCPStore
 
 # A connection to a rank that dies may end before it is known why.
-_NEWS_SECONDS = 2
+_NOTICE_SECONDS = 2
 _POLL_SECONDS = 0.01
 _ready = []  # the group that create_group is to return next, made by shrink()
 
@@ -58,7 +58,7 @@ def shrink(*, ranks=(), timeout=datetime.timedelta(seconds=60)):
 
 def _learn_of_gone(group, known):
     """The ranks that are gone beside those that are known; waits a little for the first."""
-    until = time.monotonic() + _NEWS_SECONDS
+    until = time.monotonic() + _NOTICE_SECONDS
     while True:
         more = set(group.gone_ranks()) - known
         if more or time.monotonic() > until:

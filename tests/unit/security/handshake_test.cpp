@@ -73,9 +73,9 @@ TEST(Handshake, ModesThatDifferAreNamedOnBothSides) {
       Pair pair(terms_of(caller), terms_of(listener));
       pair.run();
       EXPECT_TRUE(pair.listener.is_member_of_other_mode());
-      Pair strangers(terms_of(caller, 1), terms_of(listener, 2));
-      strangers.run();
-      EXPECT_FALSE(strangers.listener.is_member_of_other_mode());
+      Pair unequal(terms_of(caller, 1), terms_of(listener, 2));
+      unequal.run();
+      EXPECT_FALSE(unequal.listener.is_member_of_other_mode());
       for (const Handshake* each : {&pair.caller, &pair.listener}) {
         EXPECT_THAT(each->error(), AllOf(HasSubstr("PLEXUS_NET_SECURITY"),
                                          HasSubstr(name_of(caller)), HasSubstr(name_of(listener))));

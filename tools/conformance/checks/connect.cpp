@@ -359,7 +359,7 @@ constexpr std::array kChecks = {
     Check{"connect.give_up", "can be abandoned while connecting, without a leak", kCloseRule,
           on_context<gives_up>, kNative},
     Check{"accept.quitters", "accepts after other attempts were abandoned",
-          "plexus_net.h accept: a stranger's attempt is refused, which is no failure",
+          "plexus_net.h accept: an attempt without the handle is refused, which is no failure",
           on_context<listener_survives_quitters>, kNative},
     Check{"accept.several", "accepts several connections of one listen", kAcceptRule,
           on_context<several_per_listen>},

@@ -414,7 +414,7 @@ constexpr std::array kChecks = {
     Check{"fault.others", "keeps the other connections when one fails", kFailRule,
           on_context<others_go_on>},
     Check{"fault.connector", "accepts after a process died connecting",
-          "plexus_net.h accept: a stranger's attempt is refused, which is no failure",
+          "plexus_net.h accept: an attempt without the handle is refused, which is no failure",
           connector_dies, kTwo},
     Check{"fault.listener", "does not connect to a dead process", kDeathRule, listener_dies, kTwo},
     Check{"fault.stopped", "waits for a process that is suspended for a while",

@@ -160,8 +160,9 @@ constexpr std::array kChecks = {
           on_context<handles_differ>},
     Check{"listen.secret", "makes handles that cannot be guessed",
           "plexus_net.h listen: the handle is secret", on_context<handle_is_secret>, kNative},
-    Check{"listen.stranger", "refuses connections without the handle",
-          "plexus_net.h: who shows it may connect; a stranger's attempt is refused and is no "
+    Check{"listen.unauthenticated", "refuses connections without the handle",
+          "plexus_net.h: who shows it may connect; an attempt without the handle is refused and is "
+          "no "
           "failure",
           on_context<handle_is_needed>, kNative},
     Check{"listen.handle_size", "writes at most the 128 bytes of the handle",

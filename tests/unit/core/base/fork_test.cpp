@@ -24,9 +24,9 @@ struct Plain {
   std::mutex mutex;
 };
 
-struct Heir {
-  Heir() = default;
-  Heir(AfterFork /*tag*/, Heir& parents) : value(parents.value + 1) {}
+struct Inherited {
+  Inherited() = default;
+  Inherited(AfterFork /*tag*/, Inherited& parents) : value(parents.value + 1) {}
   int value = 1;
 };
 
@@ -62,11 +62,11 @@ TEST(Fork, AChildHasObjectsOfItsOwn) {
 }
 
 TEST(Fork, AnObjectMayTakeAfterItsParents) {
-  Immortal<Heir>::instance().value = 5;
+  Immortal<Inherited>::instance().value = 5;
   run_in_child([] {
-    EXPECT_EQ(Immortal<Heir>::instance().value, 6);
-    run_in_child([] { EXPECT_EQ(Immortal<Heir>::instance().value, 7); });
-    EXPECT_EQ(Immortal<Heir>::instance().value, 6);
+    EXPECT_EQ(Immortal<Inherited>::instance().value, 6);
+    run_in_child([] { EXPECT_EQ(Immortal<Inherited>::instance().value, 7); });
+    EXPECT_EQ(Immortal<Inherited>::instance().value, 6);
   });
 }
 

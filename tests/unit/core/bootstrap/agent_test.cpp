@@ -113,7 +113,7 @@ class AgentWithoutTable : public ::testing::Test {
                       failures_.push_back(decode_error(message.payload));
                     },
                 .to_introducer = [this](const Message& message) { asked_.push_back(message); },
-                .say_goodbye = [](const Message&) {}}};
+                .announce_leave = [](const Message&) {}}};
 };
 
 TEST_F(AgentWithoutTable, AsksTheIntroducer) {
@@ -143,7 +143,7 @@ TEST(AgentWithoutIntroducer, RefusesRanksThatComeWhenItIsGone) {
               {.send = [](uint32_t, const Message&) {},
                .deliver = [](uint32_t, const Message&) {},
                .to_introducer = [&](const Message& message) { told.push_back(message); },
-               .say_goodbye = [](const Message&) {}});
+               .announce_leave = [](const Message&) {}});
   agent.lose_introducer("1.2.3.4:5");
   const auto joined = agent.join({.rank = 0, .nranks = 2, .version = 1});
   ASSERT_TRUE(joined.has_error()) << "it would wait for others that never hear of it";
@@ -345,14 +345,14 @@ TEST_F(AgentTest, AProcessTakenForDeadKeepsItsGroupsUntilItsRanksLeave) {
   start({.processes = 2, .ranks_per_process = 2, .processes_per_host = 1});
   Agent& agent = simulation_->agent_of(0);
   // Their connection was reset, and each takes the other for dead.
-  const News news{.kind = News::Kind::kDeath,
-                  .subject = 0,
-                  .group = 0,
-                  .text = "died or lost its connection to rank 2 (node:1)"};
+  const FailureNotice notice{.kind = FailureNotice::Kind::kDeath,
+                             .subject = 0,
+                             .group = 0,
+                             .text = "died or lost its connection to rank 2 (node:1)"};
   ASSERT_TRUE(agent
-                  .take_from(1, {.type = MessageType::kNews,
+                  .take_from(1, {.type = MessageType::kFailureNotice,
                                  .group = kWorld,
-                                 .payload = encode(std::vector{news})})
+                                 .payload = encode(std::vector{notice})})
                   .has_value());
   agent.lose(1, Agent::Loss::kBroken, "reset");
   EXPECT_THAT(failure_of(0), AllOf(HasSubstr("the others took this process for dead: rank 0"),
@@ -391,16 +391,17 @@ TEST_F(AgentTest, KnowsWhoIsGone) {
   EXPECT_TRUE(failure_of(5).find("has left") == std::string::npos) << "only its group fails";
 }
 
-/// Two processes that connect to each other at once have two connections, and a goodbye comes on
-/// both: on one of them before what the other still carries.
-TEST_F(AgentTest, WhatWasUnderWayIsTakenAfterTheGoodbyeOfItsSender) {
+/// Two processes that connect to each other at once have two connections, and a leave message comes
+/// on both: on one of them before what the other still carries.
+TEST_F(AgentTest, WhatWasUnderWayIsTakenAfterTheLeaveMessageOfItsSender) {
   start({.processes = 2, .ranks_per_process = 1, .processes_per_host = 1});
   gather(1);
   run();
   Agent& agent = simulation_->agent_of(1);
-  const Message goodbye = {
-      .type = MessageType::kLeave, .group = kWorld, .payload = encode(std::vector<News>{})};
-  ASSERT_TRUE(agent.take_from(0, goodbye).has_value());
+  const Message leave = {.type = MessageType::kLeave,
+                         .group = kWorld,
+                         .payload = encode(std::vector<FailureNotice>{})};
+  ASSERT_TRUE(agent.take_from(0, leave).has_value());
   run(9 * kSecondUs);  // the network loses packets
   ASSERT_TRUE(agent.take_from(0, {.type = MessageType::kGathered, .group = kWorld}).has_value());
   EXPECT_EQ(count(1, MessageType::kGathered), 1);
@@ -493,8 +494,9 @@ TEST_F(AgentTest, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(agent.take_from(1, {.type = MessageType::kPost, .from = 0, .to = 0, .group = kWorld})
                   .has_error());
   EXPECT_TRUE(agent.take_from(1, {.type = MessageType::kGathered, .group = kWorld}).has_error());
-  EXPECT_TRUE(agent.take_from(1, {.type = MessageType::kNews, .payload = "x"}).has_error());
-  EXPECT_TRUE(agent.take_from(7, {.type = MessageType::kNews}).has_error());
+  EXPECT_TRUE(
+      agent.take_from(1, {.type = MessageType::kFailureNotice, .payload = "x"}).has_error());
+  EXPECT_TRUE(agent.take_from(7, {.type = MessageType::kFailureNotice}).has_error());
 }
 
 }  // namespace

@@ -18,18 +18,18 @@ constexpr uint64_t kWorld = 1;
 
 class IntroducerTest : public ::testing::Test {
  protected:
-  /// Rank `rank` joins over connection `guest`, which is a process.
-  Result<void> join(uint32_t guest, uint32_t rank, uint32_t nranks = 3, uint32_t version = 1) {
+  /// Rank `rank` joins over connection `client`, which is a process.
+  Result<void> join(uint32_t client, uint32_t rank, uint32_t nranks = 3, uint32_t version = 1) {
     const JoinInfo info{
         .rank = rank,
         .nranks = nranks,
         .version = version,
-        .process = {.process = guest, .pid = static_cast<int32_t>(100 + guest), .host = "node"}};
-    return introducer_.take(guest, {.type = MessageType::kJoin, .payload = encode(info)});
+        .process = {.process = client, .pid = static_cast<int32_t>(100 + client), .host = "node"}};
+    return introducer_.take(client, {.type = MessageType::kJoin, .payload = encode(info)});
   }
-  [[nodiscard]] std::string failure_of(uint32_t guest) const {
+  [[nodiscard]] std::string failure_of(uint32_t client) const {
     for (const auto& [to, message] : sent_) {
-      if (to == guest && message.type == MessageType::kFail) {
+      if (to == client && message.type == MessageType::kFail) {
         return decode_error(message.payload).message();
       }
     }
@@ -37,8 +37,8 @@ class IntroducerTest : public ::testing::Test {
   }
 
   std::vector<std::pair<uint32_t, Message>> sent_;
-  Introducer introducer_{kWorld, [this](uint32_t guest, const Message& message) {
-                           sent_.emplace_back(guest, message);
+  Introducer introducer_{kWorld, [this](uint32_t client, const Message& message) {
+                           sent_.emplace_back(client, message);
                          }};
 };
 
@@ -110,10 +110,11 @@ TEST_F(IntroducerTest, ChoosesWhoSaysForTheJobThatRanksAreLate) {
   ASSERT_TRUE(join(1, 2, 4).has_value());
   ASSERT_TRUE(join(2, 1, 4).has_value());
   const Error late = fail(Code::kInProgress, "others wait");
-  const auto ask = [&](uint32_t guest, uint32_t rank) {
+  const auto ask = [&](uint32_t client, uint32_t rank) {
     sent_.clear();
     ASSERT_TRUE(
-        introducer_.take(guest, {.type = MessageType::kFail, .from = rank, .payload = encode(late)})
+        introducer_
+            .take(client, {.type = MessageType::kFail, .from = rank, .payload = encode(late)})
             .has_value());
   };
   ask(1, 2);
@@ -121,7 +122,7 @@ TEST_F(IntroducerTest, ChoosesWhoSaysForTheJobThatRanksAreLate) {
   for (const uint32_t teller : {1U, kNobody}) {
     ask(2, 1);
     ASSERT_EQ(sent_.size(), 2U);
-    for (const auto& [guest, message] : sent_) {
+    for (const auto& [client, message] : sent_) {
       EXPECT_EQ(message.payload, "still waiting for rank 0, 3: others wait");
       EXPECT_EQ(message.from, teller);
     }

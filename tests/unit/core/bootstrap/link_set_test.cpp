@@ -72,7 +72,8 @@ TEST(LinkSet, KnowsWhenTheLastMessageHasArrived) {
   LinkSet& links = *sender.links;
   const auto link = links.connect(receiver.address);
   ASSERT_TRUE(link.has_value());
-  const Message large{.type = MessageType::kNews, .payload = std::string(kPayloadBytesMax, 'x')};
+  const Message large{.type = MessageType::kFailureNotice,
+                      .payload = std::string(kPayloadBytesMax, 'x')};
   links.send(link.value(), large);  // more than fits in the sockets
   EXPECT_TRUE(links.is_delivered()) << "nothing is to end yet";
   links.finish(link.value());
@@ -97,14 +98,15 @@ TEST(LinkSet, AnEndThatReadsNothingIsNotTakenForDead) {
   LinkSet& links = *sender.links;
   const auto link = links.connect(stopped.address);
   ASSERT_TRUE(link.has_value());
-  links.send(link.value(), {.type = MessageType::kNews});
+  links.send(link.value(), {.type = MessageType::kFailureNotice});
   const Deadline deadline = Deadline::after(20s);
   while (links.is_busy() && !deadline.expired()) {
     links.progress();
     stopped.links->progress();
   }
   for (int message = 0; message < 10; ++message) {
-    links.send(link.value(), {.type = MessageType::kNews, .payload = std::string(1 << 20, 'x')});
+    links.send(link.value(),
+               {.type = MessageType::kFailureNotice, .payload = std::string(1 << 20, 'x')});
   }
   const Deadline silent = Deadline::after(2 * kSilence + 1s);  // what must not count
   while (!silent.expired()) {

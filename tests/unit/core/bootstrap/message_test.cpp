@@ -65,14 +65,14 @@ TEST(Message, PayloadsSurviveTheirEncoding) {
             (std::vector<uint32_t>{4, 2, 9}));
   const std::vector<LeaveNote> notes = {{.rank = 3, .gathers = 2, .record = "record"}};
   EXPECT_EQ(decode_leave_notes(encode(notes)).value()[0].record, "record");
-  const std::vector<News> news = {{.subject = 4, .text = "died"},
-                                  {.kind = News::Kind::kFailure,
-                                   .subject = 2,
-                                   .group = 9,
-                                   .code = Code::kInvalidUsage,
-                                   .text = "why"}};
-  EXPECT_EQ(decode_news(encode(news)).value()[1].key(), news[1].key());
-  EXPECT_EQ(decode_news(encode(news)).value()[0].text, "died");
+  const std::vector<FailureNotice> notices = {{.subject = 4, .text = "died"},
+                                              {.kind = FailureNotice::Kind::kFailure,
+                                               .subject = 2,
+                                               .group = 9,
+                                               .code = Code::kInvalidUsage,
+                                               .text = "why"}};
+  EXPECT_EQ(decode_failure_notices(encode(notices)).value()[1].key(), notices[1].key());
+  EXPECT_EQ(decode_failure_notices(encode(notices)).value()[0].text, "died");
   const Error error = decode_error(encode(Error(fail(Code::kInvalidUsage, "why"))));
   EXPECT_EQ(error.code(), Code::kInvalidUsage);
   EXPECT_EQ(error.message(), "why");
@@ -92,7 +92,7 @@ TEST(Message, DamagedPayloadsAreErrors) {
   EXPECT_TRUE(decode_ranks("").has_error());
   EXPECT_TRUE(decode_ranks("12345").has_error());
   EXPECT_TRUE(decode_leave_notes("1234").has_error());
-  EXPECT_TRUE(decode_news("x").has_error());
+  EXPECT_TRUE(decode_failure_notices("x").has_error());
   EXPECT_EQ(decode_error("").code(), Code::kRemoteError);
   EXPECT_EQ(decode_error(std::string("\x63\0\0\0x", 5)).code(), Code::kRemoteError);
 }

@@ -63,10 +63,10 @@ class Process {
     peers_->set_table(table, self);
   }
   void say(uint32_t process, const std::string& text) {
-    peers_->send(process, {.type = MessageType::kNews, .group = kJob, .payload = text});
+    peers_->send(process, {.type = MessageType::kFailureNotice, .group = kJob, .payload = text});
   }
-  void say_goodbye() {
-    peers_->say_goodbye({.type = MessageType::kLeave, .group = kJob, .payload = "goodbye"});
+  void announce_leave() {
+    peers_->announce_leave({.type = MessageType::kLeave, .group = kJob, .payload = "leave"});
     links_->finish_all();
   }
   void step() {
@@ -119,7 +119,7 @@ void expect_last_words(bool early) {
     while (!early && !self.is_done() && self.errors().empty()) {
       self.step();
     }
-    self.say_goodbye();
+    self.announce_leave();
     while (!self.is_done() || self.errors().empty()) {
       self.step();
     }
@@ -143,7 +143,7 @@ void expect_last_words(bool early) {
   }
   EXPECT_EQ(status, 0) << "the process without descriptors failed or hung";
   for (const auto& other : others) {
-    EXPECT_THAT(other->heard(), ElementsAre("first", "second", "goodbye"));
+    EXPECT_THAT(other->heard(), ElementsAre("first", "second", "leave"));
   }
 }
 

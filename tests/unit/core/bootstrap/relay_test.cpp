@@ -17,10 +17,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr uint64_t kWorld = 1;
-constexpr uint32_t kRelayLink = 50;  // the relay, as a guest of the first id's introducer
+constexpr uint32_t kRelayLink = 50;  // the relay, as a client of the first id's introducer
 
-/// Ranks 0 and 3 register with the first id's introducer (guests 10 and 13), 1 and 2 with a relay
-/// (guests 11 and 12). A guest's number is its process_id() too.
+/// Ranks 0 and 3 register with the first id's introducer (clients 10 and 13), 1 and 2 with a relay
+/// (clients 11 and 12). A client's number is its process_id() too.
 class RelayTest : public ::testing::Test {
  protected:
   static Message join_of(uint32_t rank) {
@@ -40,36 +40,36 @@ class RelayTest : public ::testing::Test {
     join_relay(2);
     join_first(3);
   }
-  /// Types of what the guest got.
-  [[nodiscard]] std::vector<MessageType> received(uint32_t guest) const {
+  /// Types of what the client got.
+  [[nodiscard]] std::vector<MessageType> received(uint32_t client) const {
     std::vector<MessageType> types;
     for (const auto& [to, message] : sent_) {
-      if (to == guest) {
+      if (to == client) {
         types.push_back(message.type);
       }
     }
     return types;
   }
-  [[nodiscard]] std::string failure_of(uint32_t guest) const {
+  [[nodiscard]] std::string failure_of(uint32_t client) const {
     for (const auto& [to, message] : sent_) {
-      if (to == guest && message.type == MessageType::kFail) {
+      if (to == client && message.type == MessageType::kFail) {
         return decode_error(message.payload).message();
       }
     }
     return "";
   }
 
-  std::vector<std::pair<uint32_t, Message>> sent_;  // to guests of both
-  Introducer first_{kWorld, [this](uint32_t guest, const Message& message) {
-                      if (guest == kRelayLink) {
+  std::vector<std::pair<uint32_t, Message>> sent_;  // to clients of both
+  Introducer first_{kWorld, [this](uint32_t client, const Message& message) {
+                      if (client == kRelayLink) {
                         relay_.take_from_first(message);
                       } else {
-                        sent_.emplace_back(guest, message);
+                        sent_.emplace_back(client, message);
                       }
                     }};
   Relay relay_{kWorld,
-               {.send = [this](uint32_t guest,
-                               const Message& message) { sent_.emplace_back(guest, message); },
+               {.send = [this](uint32_t client,
+                               const Message& message) { sent_.emplace_back(client, message); },
                 .send_to_first =
                     [this](const Message& message) {
                       EXPECT_TRUE(first_.take(kRelayLink, message).has_value());
@@ -79,8 +79,8 @@ class RelayTest : public ::testing::Test {
 TEST_F(RelayTest, AllJoinWhereverTheyRegister) {
   join_all();
   EXPECT_EQ(received(10), std::vector{MessageType::kTable});
-  for (const uint32_t guest : {11U, 12U, 13U}) {
-    EXPECT_EQ(received(guest), std::vector{MessageType::kJoined}) << guest;
+  for (const uint32_t client : {11U, 12U, 13U}) {
+    EXPECT_EQ(received(client), std::vector{MessageType::kJoined}) << client;
   }
   const auto table = ProcessTable::decode(sent_.back().second.payload);
   ASSERT_TRUE(table.has_value());
@@ -104,19 +104,19 @@ TEST_F(RelayTest, PassesOnTheTableToWhoAsksForIt) {
   EXPECT_EQ(received(11), std::vector{MessageType::kJoined});
 }
 
-TEST_F(RelayTest, NamesAGuestThatDied) {
+TEST_F(RelayTest, NamesAClientThatDied) {
   join_relay(1);
   join_relay(2);
   join_first(3);
   relay_.lose(12);
-  for (const uint32_t guest : {11U, 13U}) {
-    EXPECT_THAT(failure_of(guest), HasSubstr("rank 2 (n:102) died")) << guest;
+  for (const uint32_t client : {11U, 13U}) {
+    EXPECT_THAT(failure_of(client), HasSubstr("rank 2 (n:102) died")) << client;
   }
   join_first(0);
   EXPECT_THAT(failure_of(10), HasSubstr("rank 2 (n:102) died"));
 }
 
-TEST_F(RelayTest, NamesAGuestThatDiedBeforeItHadTheTable) {
+TEST_F(RelayTest, NamesAClientThatDiedBeforeItHadTheTable) {
   join_all();
   ASSERT_TRUE(relay_.take(11, {.type = MessageType::kLeave}).has_value());
   relay_.lose(11);
@@ -135,7 +135,7 @@ TEST_F(RelayTest, PassesOnWhyARankCannotTakePart) {
   EXPECT_EQ(failure_of(11), failure_of(10));
 }
 
-TEST_F(RelayTest, ItsLossIsThatOfItsGuests) {
+TEST_F(RelayTest, ItsLossIsThatOfItsClients) {
   join_first(0);
   join_relay(1);
   first_.lose(kRelayLink);
@@ -159,7 +159,7 @@ TEST_F(RelayTest, AfterThatItIsOneForWhoAsksForTheTable) {
   EXPECT_THAT(failure_of(11), HasSubstr("the first unique id died"));
 }
 
-TEST_F(RelayTest, IsOverWhenAllGuestsHaveTheTable) {
+TEST_F(RelayTest, IsOverWhenAllClientsHaveTheTable) {
   join_all();
   ASSERT_TRUE(relay_.take(11, {.type = MessageType::kLeave}).has_value());
   EXPECT_FALSE(relay_.is_over());

@@ -55,7 +55,7 @@ class Simulation {
                                       const Message& message) { send(process, to, message); },
               .deliver = [this](uint32_t rank, const Message& message) { deliver_(rank, message); },
               .to_introducer = [](const Message&) {},
-              .say_goodbye = [this, process](const Message& message) { exit(process, message); },
+              .announce_leave = [this, process](const Message& message) { exit(process, message); },
               .hooks = {.explain = [this, process] { return explain(process); },
                         .compare =
                             [this, process](uint64_t group, size_t nranks, const auto& records) {

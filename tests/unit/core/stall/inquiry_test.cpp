@@ -37,7 +37,7 @@ class Ranks {
               .conclude =
                   [this, rank](uint64_t id, const StatusSummary& summary) {
                     concluded.push_back(summary);
-                    parts_[static_cast<size_t>(rank)]->spread(id, "a verdict");
+                    parts_[static_cast<size_t>(rank)]->broadcast(id, "a verdict");
                   },
               .hear =
                   [this, rank](std::string_view sentence) {

@@ -609,13 +609,13 @@ TEST_F(NetOfi, AWrongSecretIsRefusedAndHarmsNobody) {
   ASSERT_TRUE(listen.has_value());
   NetHandle forged = listen.value().handle();
   forged.bytes[offsetof(net_ofi::WireHandle, key)] ^= 1;
-  NetSend stranger = sender.connect(0, forged);
+  NetSend forger = sender.connect(0, forged);
   NetSend friendly = sender.connect(0, listen.value().handle());
   NetRecv recv = listen.value().accept();
   bool is_connected = false;
   bool is_accepted = false;
   ASSERT_TRUE(test::poll_until([&] {
-    EXPECT_NE(stranger.try_connect().value(), NetProgress::kDone);
+    EXPECT_NE(forger.try_connect().value(), NetProgress::kDone);
     is_connected = is_connected || friendly.try_connect().value() == NetProgress::kDone;
     is_accepted = is_accepted || recv.try_accept().value() == NetProgress::kDone;
     return is_connected && is_accepted;

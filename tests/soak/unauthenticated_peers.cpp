@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/soak/strangers.hpp"
+#include "tests/soak/unauthenticated_peers.hpp"
 
 #include <cstdio>
 #include <filesystem>
@@ -37,16 +37,16 @@ std::set<unsigned long> sockets_of(pid_t pid) {
 
 }  // namespace
 
-Strangers::~Strangers() { go(); }
+UnauthenticatedPeers::~UnauthenticatedPeers() { go(); }
 
-void Strangers::go() {
+void UnauthenticatedPeers::go() {
   for (const int socket : sockets_) {
     close(socket);
   }
   sockets_.clear();
 }
 
-void Strangers::come(const std::vector<pid_t>& processes) {
+void UnauthenticatedPeers::come(const std::vector<pid_t>& processes) {
   for (const pid_t pid : processes) {
     const std::set<unsigned long> inodes = sockets_of(pid);
     std::ifstream table(fmt::format("/proc/{}/net/tcp", pid));
@@ -69,7 +69,7 @@ void Strangers::come(const std::vector<pid_t>& processes) {
   }
 }
 
-void Strangers::connect_to(uint32_t address, uint16_t port) {
+void UnauthenticatedPeers::connect_to(uint32_t address, uint16_t port) {
   if (sockets_.size() >= kSocketsMax) {
     return;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strangers at the doors of a job: connections to every TCP port that its processes listen at. Some
+// Peers without the secret: connections to every TCP port that its processes listen at. Some
 // send garbage, some the beginning of a handshake, some nothing.
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace plexus::soak {
 
-class Strangers {
+class UnauthenticatedPeers {
  public:
-  explicit Strangers(uint64_t seed) : random_(seed) {}
-  ~Strangers();
-  Strangers(const Strangers&) = delete;
-  Strangers& operator=(const Strangers&) = delete;
+  explicit UnauthenticatedPeers(uint64_t seed) : random_(seed) {}
+  ~UnauthenticatedPeers();
+  UnauthenticatedPeers(const UnauthenticatedPeers&) = delete;
+  UnauthenticatedPeers& operator=(const UnauthenticatedPeers&) = delete;
 
   /// Connects to the ports at which the processes listen now, and sends. Never waits.
   void come(const std::vector<pid_t>& processes);

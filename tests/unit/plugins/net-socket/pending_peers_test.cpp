@@ -29,9 +29,9 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 /// A bare socket to the port of a handle, and what this side of a connection can do with it.
-class Stranger {
+class Peer {
  public:
-  explicit Stranger(const NetHandle& handle) {
+  explicit Peer(const NetHandle& handle) {
     std::memcpy(&wire_, handle.bytes, sizeof wire_);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -95,14 +95,14 @@ TEST_F(NetSocket, GarbageAndWrongSecretsAreCutOffAndHarmNobody) {
   ASSERT_TRUE(listen.has_value());
   const NetHandle& handle = listen.value().handle();
 
-  std::vector<Stranger> strangers;
+  std::vector<Peer> peers;
   const auto spoil = [&](const std::function<void(WireHello&)>& change, uint8_t of_key = 0) {
-    Stranger& stranger = strangers.emplace_back(handle);
-    WireHello hello = Stranger::hello();
+    Peer& peer = peers.emplace_back(handle);
+    WireHello hello = Peer::hello();
     change(hello);
-    security::Key key = stranger.key();
+    security::Key key = peer.key();
     key.back() ^= of_key;
-    stranger.enter(hello, key);
+    peer.enter(hello, key);
   };
   spoil([](WireHello&) {}, 1);
   spoil([](WireHello& hello) { hello.magic = 0; });
@@ -111,20 +111,20 @@ TEST_F(NetSocket, GarbageAndWrongSecretsAreCutOffAndHarmNobody) {
   spoil([](WireHello& hello) { hello.socket_index = 1; });
   spoil([](WireHello& hello) { hello.threads = 1; });
   spoil([](WireHello& hello) { hello.socket_count = 3; });  // data sockets without helper threads
-  strangers.emplace_back(handle);
-  strangers.back().say(std::string(200, 'G').c_str(), 200);
-  const Stranger silent(handle);
-  const Stranger slow(handle);
+  peers.emplace_back(handle);
+  peers.back().say(std::string(200, 'G').c_str(), 200);
+  const Peer silent(handle);
+  const Peer slow(handle);
   slow.say("PLX", 3);
 
   NetRecv recv = listen.value().accept();
   ASSERT_TRUE(test::poll_until([&] {
     const auto progress = recv.try_accept();
     EXPECT_TRUE(progress.has_value() && progress.value() == NetProgress::kPending);
-    return std::count_if(strangers.begin(), strangers.end(), [](Stranger& each) {
+    return std::count_if(peers.begin(), peers.end(), [](Peer& each) {
              each.progress();
              return each.is_over();
-           }) == static_cast<std::ptrdiff_t>(strangers.size());
+           }) == static_cast<std::ptrdiff_t>(peers.size());
   }));
   EXPECT_FALSE(silent.is_cut_off());  // its time limit has not passed
   EXPECT_THAT(
@@ -142,7 +142,7 @@ TEST_F(NetSocket, AFloodOfSilentConnectionsIsBoundedAndThePeerStillGetsIn) {
   auto listen = receiver.listen(0);
   ASSERT_TRUE(listen.has_value());
   NetRecv recv = listen.value().accept();
-  std::vector<Stranger> flood;
+  std::vector<Peer> flood;
   for (int i = 0; i < kFlood; ++i) {
     flood.emplace_back(listen.value().handle());
     ASSERT_EQ(recv.try_accept().value(), NetProgress::kPending);
@@ -178,8 +178,8 @@ class HostileHeader : public NetSocket {
   Error answer_to(const WireHeader& header) {
     const NetContext receiver = context();
     auto listen = receiver.listen(0);
-    Stranger peer(listen.value().handle());
-    peer.enter(Stranger::hello(), peer.key());
+    Peer peer(listen.value().handle());
+    peer.enter(Peer::hello(), peer.key());
     NetRecv recv = listen.value().accept();
     EXPECT_TRUE(test::poll_until([&] {
       peer.progress();
