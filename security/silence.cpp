@@ -31,21 +31,21 @@ bool Silence::look(int fd, bool waits) noexcept {
   waits = waits || (::ioctl(fd, SIOCOUTQ, &unacknowledged_bytes) == 0 && unacknowledged_bytes > 0);
   tcp_info info{};
   socklen_t size = sizeof info;
-  const bool is_told = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-                       size >= offsetof(tcp_info, tcpi_segs_in) + sizeof info.tcpi_segs_in;
+  const bool is_known = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+                        size >= offsetof(tcp_info, tcpi_segs_in) + sizeof info.tcpi_segs_in;
   // The other end's segments arrive, and ours do not get there however often they are sent.
   constexpr unsigned kRetransmits = 4;
-  const bool is_stuck = is_told && info.tcpi_segs_in != segments_ && info.tcpi_unacked > 0 &&
+  const bool is_stuck = is_known && info.tcpi_segs_in != segments_ && info.tcpi_unacked > 0 &&
                         info.tcpi_retransmits >= kRetransmits &&
                         info.tcpi_bytes_acked == acknowledged_bytes_;
-  const bool moved = !is_told || info.tcpi_bytes_acked != acknowledged_bytes_;
+  const bool moved = !is_known || info.tcpi_bytes_acked != acknowledged_bytes_;
   stuck_looks_ = moved ? 0 : stuck_looks_ + (is_stuck ? 1 : 0);
   acknowledged_bytes_ = info.tcpi_bytes_acked;
   lost_segment_bytes_ = stuck_looks_ > 0 ? info.tcpi_snd_mss : 0;
   if (stuck_looks_ >= kLooks / 2) {
     return true;
   }
-  if (!waits || !is_told || info.tcpi_segs_in != segments_) {
+  if (!waits || !is_known || info.tcpi_segs_in != segments_) {
     segments_ = info.tcpi_segs_in;
     silent_looks_ = 0;
     return false;

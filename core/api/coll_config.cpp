@@ -47,7 +47,7 @@ Result<void> read_option(const ncclConfigExt_t& option, CollConfig& config) {
         return fail(Code::kInvalidArgument,
                     "PLEXUS_OPTION_EXPLAIN needs a plexusExplain_t with a function in val.raw");
       }
-      config.told = {explain->told, explain->user};
+      config.on_choice = {explain->told, explain->user};
       return ok();
     }
     default:
@@ -126,11 +126,11 @@ Result<void> apply_coll_config(const CollConfig& config, Task& task) {
   settings.channels_min = static_cast<uint8_t>(setup.config.min_ctas > 0 ? 0 : config.min_ctas);
   settings.channels_max = static_cast<uint8_t>(setup.config.max_ctas > 0 ? 0 : config.max_ctas);
   settings.is_deterministic = config.deterministic;
-  settings.is_told = config.told.function != nullptr;
+  settings.explains = config.on_choice.function != nullptr;
   settings.has_checksum = config.checksum;
   settings.deadline_ms = config.deadline_ms;
   task.tag = config.tag;
-  task.told = config.told;
+  task.on_choice = config.on_choice;
   if (config.selection.empty() || setup.filter.decides(task.shape.collective)) {
     return ok();
   }

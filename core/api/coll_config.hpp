@@ -22,7 +22,7 @@ struct CollConfig {
   bool deterministic = false;
   bool checksum = false;
   uint32_t deadline_ms = 0;  // 0: none
-  ToldChoice told;
+  ChoiceCallback on_choice;
 };
 
 /// Reads no more than the struct's own size and follows at most kExtensionsMax extensions.

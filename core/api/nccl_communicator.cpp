@@ -22,7 +22,7 @@
 #include "core/comm/process.hpp"
 #include "core/comm/split.hpp"
 #include "core/comm/suspend.hpp"
-#include "core/job/meet.hpp"
+#include "core/job/wire_up.hpp"
 
 using plexus::check_config;
 using plexus::check_pointer;
@@ -53,8 +53,8 @@ Result<std::vector<UniqueId>> read_ids(std::span<const ncclUniqueId> raw) {
 /// As NCCL: rank 0 says it once, alone at the levels VERSION and WARN, else among the lines of
 /// INFO. The file tells which of several libraries of that name the process has.
 void tell_version(int rank) {
-  static std::atomic<bool> is_told{false};
-  if (rank != 0 || is_told.exchange(true, std::memory_order_relaxed)) {
+  static std::atomic<bool> is_warned{false};
+  if (rank != 0 || is_warned.exchange(true, std::memory_order_relaxed)) {
     return;
   }
   const auto level =
@@ -194,10 +194,10 @@ PLEXUS_EXTENSION ncclResult_t plexusGetUniqueIdFromEnvironment(ncclUniqueId* id,
     PLEXUS_TRY(check_pointer(nranks, "nranks"));
     PLEXUS_TRY(check_pointer(rank, "rank"));
     PLEXUS_TRY(config, plexus::Process::instance().read_settings());
-    PLEXUS_TRY(met, plexus::meet(config, plexus::read_launch_variable));
-    plexus::write_id(met.id, id);
-    *nranks = met.nranks;
-    *rank = met.rank;
+    PLEXUS_TRY(wired, plexus::wire_up(config, plexus::read_launch_variable));
+    plexus::write_id(wired.id, id);
+    *nranks = wired.nranks;
+    *rank = wired.rank;
     return ok();
   });
 }

@@ -82,18 +82,18 @@ PLEXUS_PUBLIC(ncclResult_t,
     }
     const plexus::HostGroups groups = plexus::group_by_reach(*visit->setup().infos);
     const plexus::Teams teams = plexus::compute_teams(groups, visit->nranks(), visit->rank());
-    ncclCommProperties_t told{};
-    told.size = properties->size;
-    told.magic = properties->magic;
-    told.version = properties->version;
-    told.rank = visit->rank();
-    told.nRanks = visit->nranks();
-    told.cudaDev = visit->shown_device();
-    told.nvmlDev = visit->shown_device();
-    told.nLsaTeams = teams.rail.nRanks;
-    told.hostRmaSupport = visit->one_sided() != nullptr;
-    told.commHash = visit->setup().group;
-    std::memcpy(properties, &told, plexus::known_bytes(*properties));
+    ncclCommProperties_t answer{};
+    answer.size = properties->size;
+    answer.magic = properties->magic;
+    answer.version = properties->version;
+    answer.rank = visit->rank();
+    answer.nRanks = visit->nranks();
+    answer.cudaDev = visit->shown_device();
+    answer.nvmlDev = visit->shown_device();
+    answer.nLsaTeams = teams.rail.nRanks;
+    answer.hostRmaSupport = visit->one_sided() != nullptr;
+    answer.commHash = visit->setup().group;
+    std::memcpy(properties, &answer, plexus::known_bytes(*properties));
     return plexus::ok();
   });
 }

@@ -335,7 +335,7 @@ std::string origin_of(const Found& found, const char* name) {
 }
 
 /// The sentences that have been logged, so that each is logged once per process. Threads: any.
-class Told {
+class LoggedOnce {
  public:
   bool is_new(const std::string& sentence) {
     const std::lock_guard lock(mutex_);
@@ -348,7 +348,7 @@ class Told {
 };
 
 void warn_once(const std::string& sentence) {
-  if (Immortal<Told>::instance().is_new(sentence)) {
+  if (Immortal<LoggedOnce>::instance().is_new(sentence)) {
     PLEXUS_WARN("{}", sentence);
   }
 }

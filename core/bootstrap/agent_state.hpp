@@ -90,7 +90,7 @@ struct AgentGroup {
   FailureCause cause = FailureCause::kFailed;  // why there is `failure`
   std::optional<GatherInquiry> inquiry;
   std::string
-      told;  // what the root last had a rank say for the job: who is missing in which gather
+      last_named;  // what the root last had a rank say for the job: who is missing in which gather
   std::optional<std::pair<uint32_t, Clock::time_point>> suspect;  // a process that is needed and
                                                                   // gone, and until when it may
                                                                   // still be heard of

@@ -236,9 +236,9 @@ void Gathers::conclude(uint64_t id, AgentGroup& group) {
     return;
   }
   std::string missing;
-  std::string told = std::to_string(inquiry.gather);
+  std::string named = std::to_string(inquiry.gather);
   for (const MissingRank& one : inquiry.missing) {
-    told += fmt::format(" {}", one.rank);
+    named += fmt::format(" {}", one.rank);
     missing += (missing.empty() ? "" : ", ") + state_.name_of(one.rank);
     missing += one.why.empty() ? "" : fmt::format(" [{}]", one.why);
   }
@@ -251,7 +251,8 @@ void Gathers::conclude(uint64_t id, AgentGroup& group) {
   const std::string sentence =
       fmt::format("still waiting for {}: {}", missing, inquiry.error.message());
   if (inquiry.error.code() == Code::kInProgress) {
-    const uint32_t asker = std::exchange(group.told, told) == told ? kNobody : inquiry.asker;
+    const uint32_t asker =
+        std::exchange(group.last_named, named) == named ? kNobody : inquiry.asker;
     group.inquiry.reset();
     tell_late(group, {.type = MessageType::kLate, .from = asker, .group = id, .payload = sentence});
     return;

@@ -59,7 +59,7 @@ void Introducer::take_failure(const Message& message) {
     }
     const bool is_first = !names_.empty() && message.from == names_.begin()->first;
     const uint32_t asker =
-        is_first && std::exchange(told_, missing) != missing ? message.from : kNobody;
+        is_first && std::exchange(named_missing_, missing) != missing ? message.from : kNobody;
     for (auto client = clients_.begin(); is_first && client != clients_.end(); ++client) {
       send_(client->first,
             {.type = MessageType::kLate, .from = asker, .group = world_, .payload = sentence});

@@ -64,7 +64,7 @@ class Introducer {
   bool is_complete_ = false;
   std::string table_;  // when it is complete
   std::optional<Error> failure_;
-  std::string told_;  // the missing ranks that a rank has named for the job
+  std::string named_missing_;  // the missing ranks that a rank has named for the job
 };
 
 }  // namespace plexus

@@ -174,7 +174,7 @@ void LinkSet::drop(Link link, const std::string& why) {
   }
   const auto state = entry->state;
   const bool was_made = state == Entry::State::kOpen && entry->is_mutual;
-  const bool is_told = !entry->is_pending && !entry->finishes;
+  const bool is_reported = !entry->is_pending && !entry->finishes;
   if (!entry->finishes) {
     PLEXUS_INFO(
         kBootstrap, "bootstrap: the connection to {} ends: {}",
@@ -182,7 +182,7 @@ void LinkSet::drop(Link link, const std::string& why) {
         why);
   }
   erase(link);
-  if (is_told) {
+  if (is_reported) {
     handler_.end(link, was_made ? End::kBroken : End::kRefused, why);
   }
 }
@@ -320,7 +320,7 @@ void LinkSet::drop_silent() {
 void LinkSet::accept() {
   // Without a reserve, and with too many pending peers, new connections wait in the listener's
   // queue, and the listener is looked at again after the next wait.
-  while (reserve_.is_open() && has_room()) {
+  while (reserve_.is_open() && may_accept()) {
     auto accepted = listener_.try_accept();
     if (accepted.has_error()) {
       refuse();
@@ -368,7 +368,7 @@ void LinkSet::refuse() {
 
 /// Whether one more peer may be accepted. At the limit, the oldest pending peer is dropped if it
 /// has had a second. So neither a port scan nor many silent connections keep members out.
-bool LinkSet::has_room() {
+bool LinkSet::may_accept() {
   if (pending_count_ < kPendingPeersMax) {
     return true;
   }

@@ -142,7 +142,7 @@ class LinkSet {
   void accept();
   void watch_listener(uint32_t events);
   void refuse();
-  bool has_room();
+  bool may_accept();
   void advance(Link link, uint32_t events);
   /// False: the connection is over.
   bool finish_connect(Link link, Entry& entry);

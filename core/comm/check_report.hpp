@@ -16,7 +16,7 @@ class CheckReport {
   void say(const std::string& key, const std::string& text) {
     constexpr size_t kLinesMax = 100;
     const std::lock_guard lock(mutex_);
-    if (said_.size() < kLinesMax && said_.insert(key).second) {
+    if (printed_.size() < kLinesMax && printed_.insert(key).second) {
       PLEXUS_NOTIFY("check: {}", text);
     }
   }
@@ -24,7 +24,7 @@ class CheckReport {
 
  private:
   std::mutex mutex_;
-  std::set<std::string> said_;  // guarded by mutex_
+  std::set<std::string> printed_;  // guarded by mutex_
 };
 
 }  // namespace plexus

@@ -145,7 +145,7 @@ void Communicator::open_link_facts() {
 /// The next call is the first one after a change that all ranks have agreed on.
 Result<bool> Communicator::change_links() {
   const uint64_t call = call_log_->collectives();
-  PLEXUS_TRY(shares, link_facts_->pass(call));
+  PLEXUS_TRY(shares, link_facts_->admit(call));
   if (!shares.has_value()) {
     return false;
   }

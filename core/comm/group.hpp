@@ -19,7 +19,7 @@ class UseCheck;
 
 /// Makes or ends a communicator at the end of a group, in a thread of its own: those of one group
 /// wait for each other.
-using LifeJob = std::function<Result<void>()>;
+using LifecycleJob = std::function<Result<void>()>;
 
 struct OneSidedTask;
 
@@ -52,7 +52,7 @@ class Group {
               const void* send,
               void* recv) noexcept;
   void add(const Task& task);
-  void add(LifeJob job) { jobs_.push_back(std::move(job)); }
+  void add(LifecycleJob job) { jobs_.push_back(std::move(job)); }
   void add(OneSidedTask task);
 
  private:
@@ -79,7 +79,7 @@ class Group {
   /// Number of the last group's plan; 0: it had several, was on streams, or this is another group.
   uint64_t last_plan_ = 0;
   UseCheck* check_ = nullptr;  // of the communicators in the group; nullptr: none is checked
-  std::vector<LifeJob> jobs_;
+  std::vector<LifecycleJob> jobs_;
   std::vector<OneSidedTask> one_sided_;  // run after the tasks
   std::optional<Error> error_;
 };

@@ -12,7 +12,7 @@
 #include "core/base/log.hpp"
 #include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/process.hpp"
-#include "core/comm/start_life.hpp"
+#include "core/comm/start_communicator.hpp"
 #include "core/comm/visit.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/virtual_devices.hpp"
@@ -151,9 +151,9 @@ Result<void> init_rank(Process& process,
     config.virtual_device = devices->current();
   }
   note_maker(process, &config);
-  return run_life_job(
+  return run_lifecycle_job(
       [&process, comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
-        return start_life(process, comm, config, [nranks, rank, ids](Communicator& made) {
+        return start_communicator(process, comm, config, [nranks, rank, ids](Communicator& made) {
           return init_by_id(made, nranks, ids, rank, &made.give_up);
         });
       });
@@ -173,13 +173,14 @@ Result<void> grow(Communicator& parent,
   if (id != nullptr) {
     mine = *id;
   }
-  return run_life_job([&parent, comm, nranks, config, mine]() -> Result<void> {
+  return run_lifecycle_job([&parent, comm, nranks, config, mine]() -> Result<void> {
     PLEXUS_TRY(visit, Visit::begin(&parent));
     // std::function wants a copyable closure.
     const auto shared = std::make_shared<std::optional<Visit>>(std::move(visit));
-    return start_life(parent.process(), comm, config, [shared, nranks, mine](Communicator& made) {
-      return grow_from(shared.get(), made, nranks, mine);
-    });
+    return start_communicator(parent.process(), comm, config,
+                              [shared, nranks, mine](Communicator& made) {
+                                return grow_from(shared.get(), made, nranks, mine);
+                              });
   });
 }
 

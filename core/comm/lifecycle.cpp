@@ -11,7 +11,7 @@
 #include "core/base/clock.hpp"
 #include "core/base/thread.hpp"
 #include "core/comm/process.hpp"
-#include "core/comm/start_life.hpp"
+#include "core/comm/start_communicator.hpp"
 #include "core/comm/visit.hpp"
 #include "guest/assert.hpp"
 
@@ -250,7 +250,7 @@ Result<void> destroy(Process& process, Communicator* comm) {
     }
   };
   const auto leaving = std::make_shared<Leaving>(comm);  // std::function copies
-  return run_life_job([leaving]() -> Result<void> {
+  return run_lifecycle_job([leaving]() -> Result<void> {
     PLEXUS_DCHECK(leaving->comm != nullptr);  // a job runs once
     release(std::exchange(leaving->comm, nullptr));
     return ok();

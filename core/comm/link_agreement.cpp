@@ -122,7 +122,7 @@ LinkAgreement::Posts LinkAgreement::leave() {
   return flush();
 }
 
-LinkAgreement::Passage LinkAgreement::pass(uint64_t call) {
+LinkAgreement::Admission LinkAgreement::admit(uint64_t call) {
   if (proposal_.has_value() && proposal_->change.at <= call) {
     if (!std::exchange(proposal_->asked, true)) {
       send(0, {.kind = Kind::kRefuse, .version = proposal_->version, .at = call});
@@ -131,10 +131,10 @@ LinkAgreement::Passage LinkAgreement::pass(uint64_t call) {
     if (proposal_.has_value() && proposal_->change.at <= call) {
       return {.may_begin = false, .shares = std::nullopt, .posts = std::move(posts)};
     }
-    Passage passage = pass(call);
-    std::move(passage.posts.begin(), passage.posts.end(), std::back_inserter(posts));
-    passage.posts = std::move(posts);
-    return passage;
+    Admission admission = admit(call);
+    std::move(admission.posts.begin(), admission.posts.end(), std::back_inserter(posts));
+    admission.posts = std::move(posts);
+    return admission;
   }
   std::optional<LinkShares> shares;
   while (!committed_.empty() && committed_.front().at <= call) {

@@ -61,14 +61,15 @@ class LinkAgreement {
   /// This rank makes no further calls.
   Posts leave();
 
-  /// Before the collective with this number, and all later ones, pass() must say that it may begin.
+  /// Before the collective with this number, and all later ones, admit() must say that it may
+  /// begin.
   [[nodiscard]] const std::atomic<uint64_t>& due() const noexcept { return due_; }
-  struct Passage {
+  struct Admission {
     bool may_begin;                    // false: ask again after the next message
     std::optional<LinkShares> shares;  // valid from this collective on; nullopt: as before
     Posts posts;
   };
-  Passage pass(uint64_t call);
+  Admission admit(uint64_t call);
 
  private:
   enum class Kind : uint32_t { kReport, kPropose, kAccept, kRefuse, kCommit, kCancel };

@@ -64,20 +64,20 @@ void LinkFacts::leave() {
   post(std::move(posts));
 }
 
-Result<std::optional<LinkShares>> LinkFacts::pass(uint64_t call) {
+Result<std::optional<LinkShares>> LinkFacts::admit(uint64_t call) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    LinkAgreement::Passage passage = agreement_.pass(call);
-    if (!passage.posts.empty()) {
+    LinkAgreement::Admission admission = agreement_.admit(call);
+    if (!admission.posts.empty()) {
       lock.unlock();
-      post(std::move(passage.posts));
+      post(std::move(admission.posts));
       lock.lock();
     }
     if (error_.has_value()) {
       return error_->clone();
     }
-    if (passage.may_begin || options_.gives_up()) {
-      return std::move(passage.shares);  // a rank that has stopped fails the call itself
+    if (admission.may_begin || options_.gives_up()) {
+      return std::move(admission.shares);  // a rank that has stopped fails the call itself
     }
     changed_.wait_for(lock, kLookEvery);
   }

@@ -2,7 +2,7 @@
 // A communicator's part in LinkAgreement: what its cross-DC connections report goes to rank 0, by
 // control messages; what all have agreed on is told before the call from which on it counts.
 //
-// Threads: report() and pass(): as the communicator's calls. The rest is locked.
+// Threads: report() and admit(): as the communicator's calls. The rest is locked.
 #pragma once
 
 #include <condition_variable>
@@ -33,7 +33,7 @@ class LinkFacts {
   [[nodiscard]] const std::atomic<uint64_t>& due() const noexcept { return agreement_.due(); }
   /// What is new for the call with this number; nullopt: nothing. Waits until all will know it, at
   /// most for an answer of rank 0, or until the rank is stopped.
-  Result<std::optional<LinkShares>> pass(uint64_t call);
+  Result<std::optional<LinkShares>> admit(uint64_t call);
   /// This rank makes no further calls.
   void leave();
 

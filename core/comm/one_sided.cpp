@@ -12,7 +12,7 @@
 namespace plexus {
 
 using one_sided::kNoWindow;
-using one_sided::Told;
+using one_sided::WindowInfo;
 using one_sided::WindowNumber;
 
 namespace {
@@ -93,29 +93,29 @@ void OneSided::remove_window(WindowNumber number) {
     const std::unique_lock lock(windows_mutex_);
     windows_.erase(number);
   }
-  const std::lock_guard lock(told_mutex_);
+  const std::lock_guard lock(info_mutex_);
   for (const auto& peer : peers_) {
-    peer->told.erase(number);
+    peer->info.erase(number);
     peer->asked.erase(number);
   }
 }
 
-Told OneSided::describe(WindowNumber number) const {
-  Told told{};
-  told.window = number;
-  told.contexts = options_.contexts;
-  told.signals = options_.signals;
-  told.signals_place = {.segment = signals_.id(),
+WindowInfo OneSided::describe(WindowNumber number) const {
+  WindowInfo info{};
+  info.window = number;
+  info.contexts = options_.contexts;
+  info.signals = options_.signals;
+  info.signals_place = {.segment = signals_.id(),
                         .segment_bytes = signals_.size(),
                         .offset = 0,
                         .pid = getpid(),
                         .fd = signals_.fd()};
   if (const auto at = windows_.find(number); at != windows_.end()) {
-    told.size_bytes = at->second.size_bytes;
-    told.address = reinterpret_cast<uint64_t>(at->second.buffer);
-    told.place = options_.memory->find_place(at->second.buffer, at->second.size_bytes);
+    info.size_bytes = at->second.size_bytes;
+    info.address = reinterpret_cast<uint64_t>(at->second.buffer);
+    info.place = options_.memory->find_place(at->second.buffer, at->second.size_bytes);
   }
-  return told;
+  return info;
 }
 
 void OneSided::take_write(const one_sided::Write& write, int from) {
@@ -161,9 +161,9 @@ std::vector<OneSided::Posted> OneSided::answer(Posted message) {
     unanswered_.emplace_back(message.peer, ask->window);
     return {};
   }
-  if (const auto* const told = std::get_if<Told>(&read.value())) {
-    const std::lock_guard lock(told_mutex_);
-    peer.told[told->window] = *told;
+  if (const auto* const info = std::get_if<WindowInfo>(&read.value())) {
+    const std::lock_guard lock(info_mutex_);
+    peer.info[info->window] = *info;
     return {};
   }
   if (const auto* const write = std::get_if<one_sided::Write>(&read.value())) {
@@ -182,11 +182,11 @@ std::vector<OneSided::Posted> OneSided::answer(Posted message) {
 
 // ---- operations ----
 
-Result<const Told*> OneSided::find_told(int rank, WindowNumber window) {
+Result<const WindowInfo*> OneSided::find_info(int rank, WindowNumber window) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   {
-    const std::lock_guard lock(told_mutex_);
-    if (const auto at = peer.told.find(window); at != peer.told.end()) {
+    const std::lock_guard lock(info_mutex_);
+    if (const auto at = peer.info.find(window); at != peer.info.end()) {
       return &at->second;  // stays: only this rank's calls remove it
     }
     if (std::exchange(peer.asked[window], true)) {
@@ -198,22 +198,22 @@ Result<const Told*> OneSided::find_told(int rank, WindowNumber window) {
   return nullptr;
 }
 
-std::byte* OneSided::map_window(int rank, const Told& told) {
+std::byte* OneSided::map_window(int rank, const WindowInfo& info) {
   const uint64_t process = options_.processes[static_cast<size_t>(rank)];
   if (process == options_.own_process) {
-    return reinterpret_cast<std::byte*>(told.address);  // NOLINT(performance-no-int-to-ptr)
+    return reinterpret_cast<std::byte*>(info.address);  // NOLINT(performance-no-int-to-ptr)
   }
-  return process == 0 || told.place.segment == 0
+  return process == 0 || info.place.segment == 0
              ? nullptr
-             : peers_[static_cast<size_t>(rank)]->segments.find(told.place, told.size_bytes);
+             : peers_[static_cast<size_t>(rank)]->segments.find(info.place, info.size_bytes);
 }
 
-std::atomic<uint64_t>* OneSided::map_counter(int rank, const Told& told, size_t index) {
-  if (options_.processes[static_cast<size_t>(rank)] == 0 || told.signals_place.segment == 0) {
+std::atomic<uint64_t>* OneSided::map_counter(int rank, const WindowInfo& info, size_t index) {
+  if (options_.processes[static_cast<size_t>(rank)] == 0 || info.signals_place.segment == 0) {
     return nullptr;
   }
   std::byte* const counters = peers_[static_cast<size_t>(rank)]->segments.find(
-      told.signals_place, (index + 1) * sizeof(uint64_t));
+      info.signals_place, (index + 1) * sizeof(uint64_t));
   return counters == nullptr ? nullptr : reinterpret_cast<std::atomic<uint64_t>*>(counters) + index;
 }
 
@@ -226,26 +226,26 @@ Result<bool> OneSided::put(const OneSidedCall& call, Progress& begun) {
   if (begun.has_begun) {
     return send(call, begun);
   }
-  PLEXUS_TRY(told, find_told(call.peer, call.window));
-  if (told == nullptr) {
+  PLEXUS_TRY(info, find_info(call.peer, call.window));
+  if (info == nullptr) {
     return is_gone(call.peer) ? Result<bool>(describe_gone(call.peer)) : false;
   }
-  if (call.context >= told->contexts || call.signal >= told->signals) {
+  if (call.context >= info->contexts || call.signal >= info->signals) {
     return fail(Code::kInvalidArgument,
                 "signal {} of context {}: rank {} has {} signals in each of {} contexts",
-                call.signal, call.context, call.peer, told->signals, told->contexts);
+                call.signal, call.context, call.peer, info->signals, info->contexts);
   }
-  if (!is_inside(call.offset, call.size_bytes, told->size_bytes)) {
+  if (!is_inside(call.offset, call.size_bytes, info->size_bytes)) {
     return fail(Code::kInvalidArgument,
                 "a put of {} bytes at {} of the window of rank {} ends beyond its {} bytes",
-                call.size_bytes, call.offset, call.peer, told->size_bytes);
+                call.size_bytes, call.offset, call.peer, info->size_bytes);
   }
   // The peer's counters are laid out by its own numbers of contexts and signals.
   const size_t index =
-      (static_cast<size_t>(options_.rank) * told->contexts + call.context) * told->signals +
+      (static_cast<size_t>(options_.rank) * info->contexts + call.context) * info->signals +
       call.signal;
-  std::byte* const target = call.size_bytes == 0 ? nullptr : map_window(call.peer, *told);
-  std::atomic<uint64_t>* const counter = map_counter(call.peer, *told, index);
+  std::byte* const target = call.size_bytes == 0 ? nullptr : map_window(call.peer, *info);
+  std::atomic<uint64_t>* const counter = map_counter(call.peer, *info, index);
   if (counter == nullptr || (call.size_bytes > 0 && target == nullptr)) {
     begun.has_begun = true;
     return send(call, begun);

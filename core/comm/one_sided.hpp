@@ -102,22 +102,22 @@ class OneSided {
   struct Peer {
     explicit Peer(uint64_t process) : segments(process) {}
     PeerSegments segments;
-    std::map<one_sided::WindowNumber, one_sided::Told> told;  // guarded by told_mutex_
+    std::map<one_sided::WindowNumber, one_sided::WindowInfo> info;  // guarded by info_mutex_
     std::map<one_sided::WindowNumber, bool> asked;
     std::atomic<uint64_t> in_flight_bytes{0};
   };
   using Posted = Exchange::Posted;
   std::vector<Posted> answer(Posted message);
   Result<void> make_signals();
-  [[nodiscard]] one_sided::Told describe(one_sided::WindowNumber number) const;
+  [[nodiscard]] one_sided::WindowInfo describe(one_sided::WindowNumber number) const;
   void take_write(const one_sided::Write& write, int from);
   void raise(uint32_t context, uint32_t signal, int source);
   [[nodiscard]] size_t counter_index(int source, uint32_t context, uint32_t signal) const;
-  /// nullptr: not told yet; asks.
-  Result<const one_sided::Told*> find_told(int peer, one_sided::WindowNumber window);
+  /// nullptr: the peer has not answered yet; asks it.
+  Result<const one_sided::WindowInfo*> find_info(int peer, one_sided::WindowNumber window);
   /// Of the peer's memory here; nullptr: it is not mapped.
-  std::byte* map_window(int peer, const one_sided::Told& told);
-  std::atomic<uint64_t>* map_counter(int peer, const one_sided::Told& told, size_t index);
+  std::byte* map_window(int peer, const one_sided::WindowInfo& info);
+  std::atomic<uint64_t>* map_counter(int peer, const one_sided::WindowInfo& info, size_t index);
   Result<bool> put(const OneSidedCall& call, Progress& begun);
   Result<bool> send(const OneSidedCall& call, Progress& begun);
   Result<bool> wait(const OneSidedCall& call, Progress& begun);
@@ -134,7 +134,7 @@ class OneSided {
   one_sided::WindowNumber last_window_ = 0;
   SharedMemory signals_;  // counters; made before has_signals_ is true
   std::atomic<bool> has_signals_{false};
-  std::mutex told_mutex_;
+  std::mutex info_mutex_;
   std::vector<uint64_t> awaited_;  // by counter_index(): what all waits so far wait for
   uint32_t looks_ = 0;
 };

@@ -6,7 +6,7 @@
 namespace plexus::one_sided {
 namespace {
 
-enum class Kind : uint8_t { kAsk, kTold, kWrite, kRaise, kTaken };
+enum class Kind : uint8_t { kAsk, kWindowInfo, kWrite, kRaise, kTaken };
 
 }  // namespace
 
@@ -35,8 +35,8 @@ Result<Message> from_bytes(std::string_view bytes) {
     case Kind::kAsk:
       message = reader.take<Ask>();
       break;
-    case Kind::kTold:
-      message = reader.take<Told>();
+    case Kind::kWindowInfo:
+      message = reader.take<WindowInfo>();
       break;
     case Kind::kWrite: {
       Write write{};

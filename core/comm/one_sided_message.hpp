@@ -3,7 +3,7 @@
 // ControlTag::kOneSided. Of messages between two ranks the order is kept.
 //
 //   kAsk    to the owner of a window: where is it?
-//   kTold   the answer, once the window is registered
+//   kWindowInfo  the answer, once the window is registered
 //   kWrite  data for a window of a rank whose memory the sender cannot map
 //   kRaise  one more signal, after the data before it
 //   kTaken  the answer to the last two: how many bytes the sender may send again
@@ -29,7 +29,7 @@ inline constexpr uint64_t kRaiseBytes = 64;             // what a kRaise counts 
 struct Ask {
   WindowNumber window;
 };
-struct Told {
+struct WindowInfo {
   WindowNumber window;
   uint32_t contexts;  // that the owner has signals for
   uint32_t signals;   // of each context
@@ -50,7 +50,7 @@ struct Raise {
 struct Taken {
   uint64_t size_bytes;
 };
-using Message = std::variant<Ask, Told, Write, Raise, Taken>;
+using Message = std::variant<Ask, WindowInfo, Write, Raise, Taken>;
 
 std::string to_bytes(const Message& message);
 /// kInternalError: not such a message.

@@ -61,7 +61,7 @@ class OneSidedRun final : public RemoteWork {
   void look_at_clock() {
     constexpr uint32_t kLookEvery = 4096;
     const auto patience = std::chrono::seconds(comm_.setup().config.stall_s);
-    if (++rounds_ % kLookEvery != 0 || patience.count() == 0 || is_told_) {
+    if (++rounds_ % kLookEvery != 0 || patience.count() == 0 || is_warned_) {
       return;
     }
     const auto now = Clock::now();
@@ -70,7 +70,7 @@ class OneSidedRun final : public RemoteWork {
       waiting_ = current_;
     } else if (now - waits_since_ > patience) {
       const OneSidedCall& call = calls_[current_];
-      is_told_ = true;
+      is_warned_ = true;
       PLEXUS_NOTIFY("rank {} has waited for {} s in {} rank {}", comm_.rank(), patience.count(),
                     call.waits.empty() ? "a put or signal to" : "ncclWaitSignal for signals of",
                     call.waits.empty() ? call.peer : call.waits.front().peer);
@@ -108,7 +108,7 @@ class OneSidedRun final : public RemoteWork {
   uint32_t rounds_ = 0;
   Clock::time_point waits_since_{};
   size_t waiting_ = 0;  // which call has waited since then
-  bool is_told_ = false;
+  bool is_warned_ = false;
   Execution execution_;
 };
 

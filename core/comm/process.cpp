@@ -40,15 +40,15 @@ std::map<const void*, int32_t> join(const std::set<const void*>& handles,
 /// whose assertion failed may hold any lock.
 void print_flight_record() {
   constexpr auto kTime = std::chrono::seconds(2);
-  auto told = std::make_shared<std::promise<void>>();
-  auto thread = start_thread("a flight record", [told] {
+  auto written = std::make_shared<std::promise<void>>();
+  auto thread = start_thread("a flight record", [written] {
     if (Process* const process = Immortal<Process>::find(); process != nullptr) {
       std::fprintf(stderr, "the ranks of this process: %s\n", process->stalls.report().c_str());
     }
-    told->set_value();
+    written->set_value();
   });
   if (thread.has_value()) {
-    static_cast<void>(told->get_future().wait_for(kTime));
+    static_cast<void>(written->get_future().wait_for(kTime));
     thread.value().detach();
   }
 }

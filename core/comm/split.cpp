@@ -15,7 +15,7 @@
 #include "core/base/memory.hpp"
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
-#include "core/comm/start_life.hpp"
+#include "core/comm/start_communicator.hpp"
 #include "core/comm/visit.hpp"
 
 namespace plexus {
@@ -171,7 +171,7 @@ Result<void> start_child(Communicator& parent,
       insist_on_memory([] { return std::make_shared<std::unique_ptr<Exchange>>(); });
   *shared = std::move(exchange);
   auto begun = catch_lack_of_memory([&] {
-    return start_life(
+    return start_communicator(
         parent.process(), child, child_config,
         [shared, started, config = parent.setup().config, &parent](Communicator& made) {
           return start_with_exchange(made, config, std::move(*shared), started,
@@ -195,7 +195,7 @@ Result<void> split(
   note_maker(parent.process(), &child_config);
   const bool shares = child_config.split_share || parent.comm_config().split_share;
   child_config.share_group = shares ? parent.share_group() : 0;
-  return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
+  return run_lifecycle_job([&parent, color, key, child, child_config]() -> Result<void> {
     PLEXUS_TRY(visit, Visit::begin(&parent));
     return take_part(*visit, [&]() -> Result<void> {
       const auto started = std::chrono::steady_clock::now();
@@ -216,8 +216,8 @@ Result<void> split(
       joining->gather = gather;
       joining->started = started;
       auto begun = catch_lack_of_memory([&] {
-        return start_life(parent.process(), child, child_config,
-                          [joining](Communicator& made) { return join(made, *joining); });
+        return start_communicator(parent.process(), child, child_config,
+                                  [joining](Communicator& made) { return join(made, *joining); });
       });
       if (begun.has_error() && begun.error().code() != Code::kInProgress && !joining->has_begun) {
         parent.setup().exchange->fail_subgroup(group, begun.error());  // the others wait for it
@@ -245,7 +245,7 @@ Result<void> shrink(Communicator& parent,
       members.push_back(rank);
     }
   }
-  return run_life_job([&parent, members, child, child_config, abort_parent]() -> Result<void> {
+  return run_lifecycle_job([&parent, members, child, child_config, abort_parent]() -> Result<void> {
     PLEXUS_TRY(visit, Visit::begin(&parent));
     return take_part(*visit, [&]() -> Result<void> {
       const auto started = std::chrono::steady_clock::now();

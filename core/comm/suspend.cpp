@@ -10,7 +10,7 @@
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/one_sided.hpp"
 #include "core/comm/process.hpp"
-#include "core/comm/start_life.hpp"
+#include "core/comm/start_communicator.hpp"
 #include "core/comm/visit.hpp"
 #include "core/transport/connections.hpp"
 
@@ -64,12 +64,12 @@ Result<void> suspend_now(Communicator& comm) {
   comm.wait_left();
   PLEXUS_TRY(await_all(comm));
   comm.settle();
-  auto told = comm.setup().exchange->all_gather(find_obstacle(comm), &comm.give_up);
-  if (told.has_error()) {
+  auto gathered = comm.setup().exchange->all_gather(find_obstacle(comm), &comm.give_up);
+  if (gathered.has_error()) {
     comm.runner().restore();
-    return std::move(told).error();
+    return std::move(gathered).error();
   }
-  const Gathered& obstacles = told.value();
+  const Gathered& obstacles = gathered.value();
   for (size_t rank = 0; rank < obstacles.size(); ++rank) {
     if (!obstacles[rank].empty()) {
       comm.runner().restore();
@@ -95,7 +95,7 @@ Result<void> suspend(Communicator& comm) {
                 "a communicator that shares resources with another (splitShare, shrinkShare) "
                 "cannot be suspended");
   }
-  return run_life_job([&comm]() -> Result<void> {
+  return run_lifecycle_job([&comm]() -> Result<void> {
     PLEXUS_TRY(visit, Visit::begin(&comm));
     return suspend_now(*visit);
   });

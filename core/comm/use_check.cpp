@@ -15,7 +15,7 @@ namespace {
 
 // When another thread comes to a communicator, it stays a little, so that threads that do not wait
 // for each other meet.
-constexpr auto kStay = std::chrono::microseconds(100);
+constexpr auto kOverlapTime = std::chrono::microseconds(100);
 constexpr auto kLockPatience = std::chrono::seconds(1);  // a thread that ended may hold the lock
 
 std::string describe(Collective call, const void* caller) {
@@ -48,7 +48,7 @@ Result<void> CallCheck::enter(const Communicator& comm, Collective call, const v
     last = self;
   }
   if (is_new_thread) {
-    std::this_thread::sleep_for(kStay);
+    std::this_thread::sleep_for(kOverlapTime);
   }
   return ok();
 }

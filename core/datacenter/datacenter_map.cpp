@@ -15,7 +15,7 @@ using IdPair = std::pair<uint64_t, uint64_t>;
 
 /// A statement about something, and the node that made it.
 template <class What>
-struct Said {
+struct Reported {
   What what;
   size_t node;
 };
@@ -103,7 +103,7 @@ class MapMaker {
 
   /// Takes the links between datacenters; all nodes at both ends of a link must state the same.
   Result<void> take_links() {
-    std::map<std::pair<int, int>, Said<DatacenterPath>> said;
+    std::map<std::pair<int, int>, Reported<DatacenterPath>> reported;
     for (size_t node = 0; node < nodes_.size(); ++node) {
       const int from = map_.of_node[node];
       for (size_t other = 0; other < map_.count(); ++other) {
@@ -117,7 +117,7 @@ class MapMaker {
         });
         const DatacenterPath here = at == links.end() ? DatacenterPath{} : at->path;
         const auto [known, is_new] =
-            said.try_emplace(std::minmax(from, to), Said<DatacenterPath>{here, node});
+            reported.try_emplace(std::minmax(from, to), Reported<DatacenterPath>{here, node});
         if (!is_new && known->second.what != here) {
           return fail(Code::kInvalidUsage,
                       "the fabric files of hosts {} and {} differ in the link between '{}' and "
@@ -159,7 +159,7 @@ class MapMaker {
         }
         const auto [known, is_new] = answers_.try_emplace(
             IdPair(std::min(answer.from, answer.to), std::max(answer.from, answer.to)),
-            Said<FabricAnswer>{answer, node});
+            Reported<FabricAnswer>{answer, node});
         if (!is_new && known->second.what.level != answer.level) {
           return fail(Code::kInvalidUsage,
                       "hosts {0} and {1} report fabrics {2:#x} and {3:#x} differently: '{4}' on "
@@ -326,7 +326,7 @@ class MapMaker {
 
   std::span<const DatacenterNode> nodes_;
   DatacenterMap map_;
-  std::map<IdPair, Said<FabricAnswer>> answers_;  // the lower id first
+  std::map<IdPair, Reported<FabricAnswer>> answers_;  // the lower id first
 };
 
 }  // namespace

@@ -86,14 +86,14 @@ Error describe_failure(LaneRun& lane) {
   if (failure.kind == LaneFailure::Kind::kUnread) {
     return describe_unread(rank, peer, failure);
   }
-  CallRecord told[kHeaders];
+  CallRecord peers_calls[kHeaders];
   std::transform(std::begin(failure.connection->fifo().calls),
-                 std::end(failure.connection->fifo().calls), std::begin(told),
+                 std::end(failure.connection->fifo().calls), std::begin(peers_calls),
                  [](const SharedCall& call) { return call.load(); });
   return describe_mismatch({.rank = rank,
                             .peer = peer,
                             .call = work.call,
-                            .peers_calls = told,
+                            .peers_calls = peers_calls,
                             .hash_arrived = failure.hash_arrived,
                             .size_expected = failure.size_expected,
                             .size_arrived = failure.size_arrived});

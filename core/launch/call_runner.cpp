@@ -33,12 +33,12 @@ Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
   if (is_released_) {
     return fail(Code::kInvalidUsage, "{}", kSuspended);
   }
-  PLEXUS_TRY(answer, learning_.find(tasks, [this] { wait_submitted(); }));
-  if (answer.course == nullptr) {
+  PLEXUS_TRY(answer, trial_runner_.find(tasks, [this] { wait_submitted(); }));
+  if (answer.trial == nullptr) {
     return plans_.build(context_.plans, tasks, answer.made.has_value() ? &*answer.made : nullptr);
   }
-  course_ = answer.course;
-  const std::vector<Task> all = course_->tasks_for(tasks);
+  trial_ = answer.trial;
+  const std::vector<Task> all = trial_->tasks_for(tasks);
   Plan* const found = plans_.find(all, answer.made->trial);
   return found != nullptr ? Result<Plan*>(found) : plans_.build(context_.plans, all, &*answer.made);
 }
@@ -62,10 +62,10 @@ Result<std::optional<double>> CallRunner::estimate_us(std::span<const Task> task
 
 void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
   if (plan.is_trial()) {
-    PLEXUS_DCHECK(course_ != nullptr && !course_->is_over());
+    PLEXUS_DCHECK(trial_ != nullptr && !trial_->is_over());
     plan.execution().watch.reset();  // an earlier call may have left its own
-    fill_in(plan, course_->tasks_for(tasks));
-    course_->note_call(plan.execution());
+    fill_in(plan, trial_->tasks_for(tasks));
+    trial_->note_call(plan.execution());
   } else {
     fill_in(plan, tasks);
   }
@@ -104,8 +104,8 @@ Result<void> CallRunner::make_change() {
   PLEXUS_TRY(changed, context_.change());
   if (changed) {
     plans_.forget();
-    learning_.forget();
-    course_ = nullptr;
+    trial_runner_.forget();
+    trial_ = nullptr;
   }
   return ok();
 }

@@ -15,8 +15,8 @@
 #include "core/engine/engine.hpp"
 #include "core/launch/device_run.hpp"
 #include "core/launch/launch_pool.hpp"
-#include "core/launch/learning.hpp"
 #include "core/launch/profile.hpp"
+#include "core/launch/trial_runner.hpp"
 #include "core/schedule/call_log.hpp"
 #include "core/schedule/plan.hpp"
 #include "core/transport/peer_mapped_memory.hpp"
@@ -61,7 +61,7 @@ class CallRunner {
         places_(context.memory),
         repeats_(context.profile == nullptr && context.plans.device == nullptr),
         spans_devices_(context.plans.device != nullptr && spans_devices(context)),
-        learning_(context_.plans, can_measure(context.infos)) {}
+        trial_runner_(context_.plans, can_measure(context.infos)) {}
   CallRunner(const CallRunner&) = delete;
   CallRunner& operator=(const CallRunner&) = delete;
 
@@ -81,7 +81,7 @@ class CallRunner {
   /// Gives up all plans; find_plan() fails until restore(). False: a graph holds one.
   [[nodiscard]] bool release() noexcept {
     is_released_ = plans_.release();
-    course_ = nullptr;
+    trial_ = nullptr;
     return is_released_;
   }
   void restore() noexcept { is_released_ = false; }
@@ -147,8 +147,8 @@ class CallRunner {
   KnownPlaces places_;
   bool repeats_;  // no profiler wants to be told of a call, and none needs a launch
   bool spans_devices_;
-  Learning learning_;
-  Course* course_ = nullptr;  // of the newest plan, if that is of a trial
+  TrialRunner trial_runner_;
+  OngoingTrial* trial_ = nullptr;  // of the newest plan, if that is of a trial
   PlanCache plans_;
   bool is_released_ = false;
   DeviceOrder order_;

@@ -263,11 +263,11 @@ class Launch {
       return ok();
     }
     void* const held = calls_[call].runner->order().captured().hold(*runs_[call], record_);
-    auto told = runtime_->call_after_graph(device_, stream(), CapturedRuns::end_graph, held);
-    if (told.has_error()) {
+    auto called = runtime_->call_after_graph(device_, stream(), CapturedRuns::end_graph, held);
+    if (called.has_error()) {
       CapturedRuns::end_graph(held);
     }
-    return told;
+    return called;
   }
 
   Result<void> leave_streams() {
@@ -327,7 +327,7 @@ class ConnectStalls {
  public:
   explicit ConnectStalls(std::span<const DeviceCalls> calls) : calls_(calls) {}
   ~ConnectStalls() {
-    for (RankState* const rank : told_) {
+    for (RankState* const rank : reported_) {
       rank->on_moved();
     }
   }
@@ -344,7 +344,7 @@ class ConnectStalls {
       const Execution& execution = call.plan->execution();
       if (!execution.connected) {
         execution.rank->on_stalled(describe_standstill(execution));
-        told_.insert(execution.rank);
+        reported_.insert(execution.rank);
       }
     }
   }
@@ -352,7 +352,7 @@ class ConnectStalls {
  private:
   using Clock = std::chrono::steady_clock;
   std::span<const DeviceCalls> calls_;
-  std::set<RankState*> told_;
+  std::set<RankState*> reported_;
   Clock::time_point look_at_ = Clock::now() + kStallAfter;
 };
 

@@ -144,10 +144,10 @@ std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
     if (end->key().sends || end->key().peer != failure.peer) {
       continue;
     }
-    CallRecord told[kHeaders];
+    CallRecord records[kHeaders];
     const auto* const fifo = reinterpret_cast<const Fifo*>(end->view().fifo);
-    if (rank_->runtime().copy(rank_->device(), told, fifo->calls, sizeof(told)).has_value()) {
-      theirs.insert(theirs.end(), std::begin(told), std::end(told));
+    if (rank_->runtime().copy(rank_->device(), records, fifo->calls, sizeof(records)).has_value()) {
+      theirs.insert(theirs.end(), std::begin(records), std::end(records));
     }
   }
   return describe_mismatch({.rank = runner_->context().plans.rank,

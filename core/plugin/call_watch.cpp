@@ -193,7 +193,7 @@ void CallWatcher::look_at_data_paths() noexcept {
 }
 
 /// Requires mutex_.
-std::optional<CallWatcher::Stay> CallWatcher::find_in_data_paths() const {
+std::optional<CallWatcher::OngoingCall> CallWatcher::find_in_data_paths() const {
   const DataPath* found = nullptr;
   for (const DataPath* const path : paths_) {
     const bool is_same = path->seen_since_ != Clock::time_point{} &&
@@ -208,13 +208,13 @@ std::optional<CallWatcher::Stay> CallWatcher::find_in_data_paths() const {
   if (entry == nullptr) {
     return std::nullopt;
   }
-  return Stay{.plugin = std::string(found->plugin_),
-              .entry = entry,
-              .time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() -
-                                                                            found->seen_since_)};
+  return OngoingCall{.plugin = std::string(found->plugin_),
+                     .entry = entry,
+                     .time = std::chrono::duration_cast<std::chrono::milliseconds>(
+                         Clock::now() - found->seen_since_)};
 }
 
-std::optional<CallWatcher::Stay> CallWatcher::find_longest(std::optional<pthread_t> thread) {
+std::optional<CallWatcher::OngoingCall> CallWatcher::find_longest(std::optional<pthread_t> thread) {
   if (pid_ != getpid()) {
     return std::nullopt;
   }
@@ -229,7 +229,7 @@ std::optional<CallWatcher::Stay> CallWatcher::find_longest(std::optional<pthread
   if (found == nullptr) {
     return find_in_data_paths();
   }
-  return Stay{
+  return OngoingCall{
       .plugin = std::string(found->call.plugin),
       .entry = found->call.entry,
       .time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - found->began)};
@@ -254,10 +254,10 @@ void CallWatcher::serve() {
 void CallWatcher::tell_of_long_calls() {
   const auto now = Clock::now();
   for (Entry* entry = first_; entry != nullptr; entry = entry->next) {
-    if (entry->is_told || now - entry->began < limit_) {
+    if (entry->is_reported || now - entry->began < limit_) {
       continue;
     }
-    entry->is_told = true;
+    entry->is_reported = true;
     const auto& [plugin, name, peer] = entry->call;
     try {
       report_(
@@ -265,7 +265,7 @@ void CallWatcher::tell_of_long_calls() {
                       plugin, name, peer.empty() ? "" : " for ", peer,
                       std::chrono::duration_cast<std::chrono::milliseconds>(now - entry->began)));
     } catch (const std::bad_alloc&) {
-      entry->is_told = false;  // later
+      entry->is_reported = false;  // later
     }
   }
 }

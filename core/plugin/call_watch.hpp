@@ -149,14 +149,14 @@ class CallWatcher {
   CallWatcher& operator=(const CallWatcher&) = delete;
 
   /// A call in progress, copied.
-  struct Stay {
+  struct OngoingCall {
     std::string plugin;
     std::string entry;
     std::chrono::milliseconds time;
   };
   /// The longest call in progress: of `thread` if it makes one, else of any thread. A call of the
   /// data path is found when it was in progress at an earlier look_at_data_paths() too.
-  [[nodiscard]] std::optional<Stay> find_longest(std::optional<pthread_t> thread);
+  [[nodiscard]] std::optional<OngoingCall> find_longest(std::optional<pthread_t> thread);
   void look_at_data_paths() noexcept;
 
   /// The process's watcher: limit 10 s, reports as WARN.
@@ -169,7 +169,7 @@ class CallWatcher {
     PluginCall call;
     Clock::time_point began;
     pthread_t thread;
-    bool is_told = false;
+    bool is_reported = false;
     Entry* next = nullptr;
     Entry* previous = nullptr;
   };
@@ -177,7 +177,7 @@ class CallWatcher {
   void end(Entry& entry) noexcept;
   void serve();
   void tell_of_long_calls();
-  [[nodiscard]] std::optional<Stay> find_in_data_paths() const;
+  [[nodiscard]] std::optional<OngoingCall> find_in_data_paths() const;
   void stop();
 
   const std::chrono::milliseconds limit_;

@@ -28,19 +28,19 @@ void tell_plugin(const LogRecord& record) {
   const InstalledLog& installed = installed_log();
   const auto on_record = installed.on_record.load(std::memory_order_acquire);
   const std::string message(record.text);
-  const nccl_log_record_v1_t told{.level = static_cast<int32_t>(record.level),
-                                  .subsystems = static_cast<unsigned long>(record.subsystem),
-                                  .file = record.file,
-                                  .func = "",
-                                  .line = record.line,
-                                  .code = static_cast<int32_t>(record.code),
-                                  .format = message.c_str(),
-                                  .message = message.c_str(),
-                                  .host_name = record.host,
-                                  .pid = getpid(),
-                                  .tid = static_cast<int32_t>(syscall(SYS_gettid)),
-                                  .cuda_device = -1};
-  on_record(installed.context, &told);
+  const nccl_log_record_v1_t passed{.level = static_cast<int32_t>(record.level),
+                                    .subsystems = static_cast<unsigned long>(record.subsystem),
+                                    .file = record.file,
+                                    .func = "",
+                                    .line = record.line,
+                                    .code = static_cast<int32_t>(record.code),
+                                    .format = message.c_str(),
+                                    .message = message.c_str(),
+                                    .host_name = record.host,
+                                    .pid = getpid(),
+                                    .tid = static_cast<int32_t>(syscall(SYS_gettid)),
+                                    .cuda_device = -1};
+  on_record(installed.context, &passed);
 }
 
 Result<void> install(const LogPluginOptions& options) {

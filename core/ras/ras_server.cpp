@@ -298,7 +298,7 @@ void RasServer::end_late() {
 }
 
 void RasServer::say_once(std::string_view what) {
-  if (!std::exchange(has_said_, true)) {
+  if (!std::exchange(has_logged_, true)) {
     PLEXUS_INFO(kRas, "RAS: clients were closed for {}; that is said once", what);
   }
 }

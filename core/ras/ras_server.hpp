@@ -82,7 +82,7 @@ class RasServer {
   std::map<std::pair<bool, bool>, Text> reports_;          // of `roll_`: by is_json and is_verbose
   std::map<std::pair<std::string, int32_t>, bool> known_;  // host, pid -> dead; for monitors
   TimePoint looked_;                                       // for them
-  bool has_said_ = false;
+  bool has_logged_ = false;
 };
 
 }  // namespace plexus

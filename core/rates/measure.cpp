@@ -83,9 +83,9 @@ struct Side {
 
 /// Two threads, each on a core, that do the same tasks at the same time. Side 0 sets the tasks and
 /// reads the clock.
-class Duel {
+class PairBenchmark {
  public:
-  explicit Duel(CorePair cores) : cores_(cores), end_(Clock::now() + kPatience) {}
+  explicit PairBenchmark(CorePair cores) : cores_(cores), end_(Clock::now() + kPatience) {}
 
   Result<PairRates> run() {
     for (Side& side : sides_) {
@@ -356,10 +356,10 @@ Result<HostRates> measure_host_rates() {
   }
   HostRates rates;
   // A host of cores that share no cache has one distance.
-  PLEXUS_TRY(near, Duel(pairs.near ? *pairs.near : *pairs.far).run());
+  PLEXUS_TRY(near, PairBenchmark(pairs.near ? *pairs.near : *pairs.far).run());
   rates.near = near;
   if (pairs.near && pairs.far) {
-    PLEXUS_TRY(far, Duel(*pairs.far).run());
+    PLEXUS_TRY(far, PairBenchmark(*pairs.far).run());
     rates.far = far;
   }
   if (!is_plausible(rates)) {

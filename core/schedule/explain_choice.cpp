@@ -48,10 +48,10 @@ std::string explain_choice(const Decision& decision, const ChoiceInput& input) {
   const char* before = "; not possible: ";
   for (size_t i = 0; i < decision.candidates.size(); ++i) {
     const Candidate& candidate = decision.candidates[i];
-    const bool is_said = i > 0 && decision.candidates[i - 1].reason == candidate.reason &&
-                         std::strcmp(decision.candidates[i - 1].choice.algorithm->family,
-                                     candidate.choice.algorithm->family) == 0;
-    if (candidate.possible || is_said) {
+    const bool is_repeated = i > 0 && decision.candidates[i - 1].reason == candidate.reason &&
+                             std::strcmp(decision.candidates[i - 1].choice.algorithm->family,
+                                         candidate.choice.algorithm->family) == 0;
+    if (candidate.possible || is_repeated) {
       continue;
     }
     text += fmt::format("{}{} ({})", before, describe(candidate.choice), candidate.reason);

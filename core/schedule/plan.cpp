@@ -296,24 +296,24 @@ Result<Choice> Plan::choose(const PlanContext& context,
                             const MadeChoice* made) {
   static const AlgorithmFilter kAll;
   const ChoiceInput input = input_of(context, tasks, tasks[task]);
-  const bool is_told = tasks[task].shape.settings.is_told;
+  const bool explains = tasks[task].shape.settings.explains;
   if (made != nullptr && collectives_ == 0) {
-    if (is_told) {
-      told_.emplace_back(task, explain_choice(made->choice, input, "what was measured"));
+    if (explains) {
+      explanations_.emplace_back(task, explain_choice(made->choice, input, "what was measured"));
     }
     return made->choice;
   }
   PLEXUS_TRY(decision, decide(input, made == nullptr ? *context.filter : kAll,
                               made == nullptr ? context.tuner : nullptr));
-  if (is_told) {
-    told_.emplace_back(task, explain_choice(decision, input));
+  if (explains) {
+    explanations_.emplace_back(task, explain_choice(decision, input));
   }
   return decision.candidates[decision.chosen].choice;
 }
 
 void Plan::tell(std::span<const Task> tasks) const {
-  for (const auto& [task, text] : told_) {
-    tasks[task].told.function(tasks[task].told.user, text.c_str());
+  for (const auto& [task, text] : explanations_) {
+    tasks[task].on_choice.function(tasks[task].on_choice.user, text.c_str());
   }
 }
 

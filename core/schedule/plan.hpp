@@ -139,8 +139,8 @@ class Plan {
 
   uint64_t number_ = 0;
   uint64_t trial_ = 0;
-  std::vector<CallShape> shapes_;                     // of its tasks
-  std::vector<std::pair<size_t, std::string>> told_;  // by task, see Task::told
+  std::vector<CallShape> shapes_;                             // of its tasks
+  std::vector<std::pair<size_t, std::string>> explanations_;  // by task, see Task::on_choice
   std::vector<std::unique_ptr<Program>> programs_;
   std::vector<ItemTask> items_;
   Execution execution_;

@@ -26,7 +26,7 @@ struct CallSettings {
   uint8_t channels_max = 0;
   bool is_forced = false;  // no other algorithm if none of the selection is possible
   bool is_deterministic = false;
-  bool is_told = false;       // see Task::told
+  bool explains = false;      // see Task::on_choice
   bool has_checksum = false;  // of its messages over networks
   uint32_t deadline_ms = 0;   // see Execution::deadline
   friend bool operator==(const CallSettings&, const CallSettings&) = default;
@@ -58,8 +58,8 @@ struct CallShape {
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };
 
-/// Is told which algorithm a call has, and why.
-struct ToldChoice {
+/// Receives one line of text: which algorithm a call has, and why.
+struct ChoiceCallback {
   void (*function)(void* user, const char* text) = nullptr;
   void* user = nullptr;
 };
@@ -77,7 +77,7 @@ struct Task {
   const void* scalar = nullptr;
   const void* caller = nullptr;  // the place in the program (PLEXUS_CHECK=1)
   uint64_t tag = 0;              // the user's, for profilers
-  ToldChoice told = {};
+  ChoiceCallback on_choice = {};
 };
 
 /// Report for tools (`plexus perf`): what the last collective on `comm` used.

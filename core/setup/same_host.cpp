@@ -56,7 +56,7 @@ bool leads_host(const CommSetup& setup) {
 // ---- a rank's message: whether it leads its host, its host's rates (all 0: not known), why it
 // does not read its peers' memory (empty: it does), and whose memory it cannot map ----
 
-struct Told {
+struct HostReport {
   uint8_t leads = 0;
   HostRates rates;
   std::string_view obstacle;
@@ -76,25 +76,25 @@ std::string encode(const SetupContext& context, const CommSetup& setup) {
   return writer.take();
 }
 
-Result<Told> decode(std::string_view bytes) {
+Result<HostReport> decode(std::string_view bytes) {
   ByteReader reader(bytes);
-  Told told;
-  told.leads = reader.take<uint8_t>();
-  if (told.leads != 0) {
-    told.rates = reader.take<HostRates>();
+  HostReport report;
+  report.leads = reader.take<uint8_t>();
+  if (report.leads != 0) {
+    report.rates = reader.take<HostRates>();
   }
-  told.obstacle = reader.take_text<uint32_t>(kObstacleBytesMax);
+  report.obstacle = reader.take_text<uint32_t>(kObstacleBytesMax);
   if (reader.broken()) {
     return fail(Code::kRemoteError,
                 "what another rank says of its host is malformed: use the same version of Plexus "
                 "on all ranks");
   }
-  if (told.rates != HostRates{} && !is_plausible(told.rates)) {
+  if (report.rates != HostRates{} && !is_plausible(report.rates)) {
     PLEXUS_INFO(kTuning, "the rates of another host cannot be true: built-in rates are used");
-    told.rates = {};
+    report.rates = {};
   }
-  told.sharing = reader.rest();
-  return told;
+  report.sharing = reader.rest();
+  return report;
 }
 
 /// The worst of all hosts; not measured when one of them is not.
@@ -110,16 +110,16 @@ Result<Joined> join(const Gathered& blobs, const Config& config) {
   std::optional<HostRates> worst;
   bool all = true;
   for (size_t rank = 0; rank < blobs.size(); ++rank) {
-    PLEXUS_TRY(told, decode(blobs[rank]));
-    if (told.leads != 0) {
-      all = all && told.rates != HostRates{};
-      worst = worst ? worst_of(*worst, told.rates) : told.rates;
+    PLEXUS_TRY(report, decode(blobs[rank]));
+    if (report.leads != 0) {
+      all = all && report.rates != HostRates{};
+      worst = worst ? worst_of(*worst, report.rates) : report.rates;
     }
-    if (!told.obstacle.empty() && copy_methods.attach) {
+    if (!report.obstacle.empty() && copy_methods.attach) {
       copy_methods.attach = false;
-      joined.obstacle = told.obstacle;
+      joined.obstacle = report.obstacle;
     }
-    PLEXUS_TRY(sharing, decode_sharing_report(told.sharing, blobs.size()));
+    PLEXUS_TRY(sharing, decode_sharing_report(report.sharing, blobs.size()));
     joined.sharing.push_back(std::move(sharing));
   }
   if (all && worst) {

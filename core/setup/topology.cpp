@@ -138,10 +138,10 @@ Result<CommTopology> compute_in_one_process(const TopologyInput& input) {
   const DatacenterSource source = source_of(input, input.rank);
   PLEXUS_TRY(location, find_location(source));
   // A process is in one place: its location applies to all groups.
-  const std::vector<DatacenterNode> told(
+  const std::vector<DatacenterNode> sites(
       groups.size(),
       DatacenterNode{.host = source.host, .location = std::move(location), .answers = {}});
-  return join_parts(channels, told);
+  return join_parts(channels, sites);
 }
 
 // ---- a leader's message: the length of its location, the location, its parts' channels ----
@@ -174,24 +174,24 @@ Result<Unpacked> unpack(std::string_view bytes) {
 Result<std::vector<DatacenterNode>> read_locations(const TopologyInput& input,
                                                    const HostGroups& groups,
                                                    const Gathered& blobs) {
-  std::vector<DatacenterNode> told;
+  std::vector<DatacenterNode> sites;
   for (const std::vector<HostRank>& ranks : groups) {
     const auto leader = static_cast<size_t>(ranks.front().rank);
     PLEXUS_TRY(bytes, unpack(blobs[leader]));
     PLEXUS_TRY(location, decode_location(bytes.location));
-    told.push_back(
+    sites.push_back(
         {.host = input.infos[leader].host, .location = std::move(location), .answers = {}});
   }
-  return told;
+  return sites;
 }
 
 /// If the devices are in several fabrics, every leader asks its network about its own ids and sends
 /// the answers to the others. Collective in that case.
 Result<void> exchange_answers(const TopologyInput& input,
                               const HostGroups& groups,
-                              std::vector<DatacenterNode>& told) {
-  const std::vector<uint64_t> ids = distinct_fabric_ids(told);
-  const bool by_file = std::any_of(told.begin(), told.end(), [](const DatacenterNode& node) {
+                              std::vector<DatacenterNode>& sites) {
+  const std::vector<uint64_t> ids = distinct_fabric_ids(sites);
+  const bool by_file = std::any_of(sites.begin(), sites.end(), [](const DatacenterNode& node) {
     return !node.location.datacenter.empty();
   });
   if (ids.size() < 2 || by_file) {
@@ -201,40 +201,40 @@ Result<void> exchange_answers(const TopologyInput& input,
   for (size_t group = 0; group < groups.size(); ++group) {
     if (groups[group].front().rank == input.rank) {
       PLEXUS_TRY(answers,
-                 ask_network(source_of(input, input.rank), told[group].location.fabric_ids, ids));
+                 ask_network(source_of(input, input.rank), sites[group].location.fabric_ids, ids));
       blob = encode(answers);
     }
   }
   PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
   for (size_t group = 0; group < groups.size(); ++group) {
     PLEXUS_TRY(answers, decode_answers(blobs[static_cast<size_t>(groups[group].front().rank)]));
-    told[group].answers = std::move(answers);
+    sites[group].answers = std::move(answers);
   }
   return ok();
 }
 
 Result<CommTopology> join_blobs(const TopologyInput& input,
                                 const Gathered& blobs,
-                                std::span<const DatacenterNode> told) {
+                                std::span<const DatacenterNode> sites) {
   std::vector<std::vector<PartChannels>> channels;
   for (const std::vector<HostRank>& ranks : group_by_reach(input.infos)) {
     PLEXUS_TRY(bytes, unpack(blobs[static_cast<size_t>(ranks.front().rank)]));
     PLEXUS_TRY(parts, decode_parts(bytes.parts, ranks));
     channels.push_back(std::move(parts));
   }
-  return join_parts(channels, told);
+  return join_parts(channels, sites);
 }
 
 /// Options for several datacenters: rings through them, with enough channels to cross at every
 /// host.
-JoinOptions join_options(const DatacenterMap& map, std::span<const DatacenterNode> told) {
+JoinOptions join_options(const DatacenterMap& map, std::span<const DatacenterNode> sites) {
   constexpr int kOrdersMax = 16;
   JoinOptions options;
   if (map.count() < 2) {
     return options;
   }
   options.datacenters = {.of_node = map.of_node,
-                         .scatter = told.front().location.scatter,
+                         .scatter = sites.front().location.scatter,
                          .device_of_rank0 = 0,
                          .visits = map.visits,
                          .every_node = true};
@@ -274,8 +274,8 @@ HostGroups group_by_reach(std::span<const PeerInfo> infos) {
 }
 
 Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> channels,
-                                std::span<const DatacenterNode> told) {
-  std::vector<DatacenterNode> told_by_part;
+                                std::span<const DatacenterNode> sites) {
+  std::vector<DatacenterNode> site_by_part;
   std::vector<NodeChannels> found;
   std::vector<ClusterNode> nodes;
   std::vector<int> part_of;
@@ -286,15 +286,15 @@ Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> chann
         part_of[static_cast<size_t>(rank.rank)] = static_cast<int>(found.size());
       }
       found.push_back(expand(part));
-      told_by_part.push_back(told[group]);
+      site_by_part.push_back(sites[group]);
     }
   }
-  PLEXUS_TRY(map, make_datacenter_map(told_by_part));
+  PLEXUS_TRY(map, make_datacenter_map(site_by_part));
   nodes.reserve(found.size());
   for (const NodeChannels& node : found) {
     nodes.push_back({.found = &node, .rank_offset = 0, .sm_min = 0});
   }
-  PLEXUS_TRY(joined, join_nodes(nodes, join_options(map, told_by_part)));
+  PLEXUS_TRY(joined, join_nodes(nodes, join_options(map, site_by_part)));
   CommTopology topology;
   topology.parts = static_cast<int>(found.size());
   const bool xdc = map.count() > 1;
@@ -352,10 +352,10 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
     blob = pack(location, encode(parts, *mine));
   }
   PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
-  PLEXUS_TRY(told, read_locations(input, groups, blobs));
-  PLEXUS_TRY(exchange_answers(input, groups, told));
+  PLEXUS_TRY(sites, read_locations(input, groups, blobs));
+  PLEXUS_TRY(exchange_answers(input, groups, sites));
   return input.cache->of_groups.find_or_make(input.group,
-                                             [&] { return join_blobs(input, blobs, told); });
+                                             [&] { return join_blobs(input, blobs, sites); });
 }
 
 }  // namespace plexus

@@ -70,9 +70,9 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
 /// The groups of a communicator, ordered by their first ranks. Pure.
 HostGroups group_by_reach(std::span<const PeerInfo> infos);
 
-/// Joins the parts (by group, as sent by the leaders). `told`: the node of each group with its
+/// Joins the parts (by group, as sent by the leaders). `sites`: the node of each group with its
 /// datacenter location. Pure.
 Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> channels,
-                                std::span<const DatacenterNode> told);
+                                std::span<const DatacenterNode> sites);
 
 }  // namespace plexus

@@ -16,14 +16,14 @@ constexpr uint64_t kMbitOfGb = 8000;
 constexpr uint32_t kNetChannels = 1;
 
 /// The smallest value that a rank was given; 0: none was.
-uint32_t smallest_told(std::span<const PeerInfo> infos, uint32_t PeerInfo::*setting) {
-  uint32_t told = 0;
+uint32_t smallest_set(std::span<const PeerInfo> infos, uint32_t PeerInfo::*setting) {
+  uint32_t smallest = 0;
   for (const PeerInfo& info : infos) {
     if (info.*setting > 0) {
-      told = told == 0 ? info.*setting : std::min(told, info.*setting);
+      smallest = smallest == 0 ? info.*setting : std::min(smallest, info.*setting);
     }
   }
-  return told;
+  return smallest;
 }
 
 }  // namespace
@@ -131,9 +131,9 @@ void describe_measured_links(const HostCopyMethods& copy_methods, plexus_tuner_c
 }
 
 uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
-  const uint32_t told = smallest_told(infos, &PeerInfo::slot_bytes);
-  if (told > 0) {
-    return told;
+  const uint32_t smallest = smallest_set(infos, &PeerInfo::slot_bytes);
+  if (smallest > 0) {
+    return smallest;
   }
   if (count_pairs(infos).network > 0) {
     return kSlotBytesOfNetwork;
@@ -147,8 +147,8 @@ uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
 }
 
 uint32_t choose_net_channels(std::span<const PeerInfo> infos) {
-  const uint32_t told = smallest_told(infos, &PeerInfo::net_channels);
-  return std::min(told > 0 ? told : kNetChannels, bounds_of_channels(infos).second);
+  const uint32_t smallest = smallest_set(infos, &PeerInfo::net_channels);
+  return std::min(smallest > 0 ? smallest : kNetChannels, bounds_of_channels(infos).second);
 }
 
 uint32_t blocks_of_rank(std::span<const PeerInfo> infos) {

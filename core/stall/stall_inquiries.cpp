@@ -110,8 +110,8 @@ void StallWatch::note_verdict(const Key& key, std::string_view verdict, bool is_
   const std::string_view sentence = verdict.substr(std::min(end + 1, verdict.size()));
   Entry& entry = entries_.at(key);
   entry.heard = Clock::now();
-  const bool is_new = entry.stall.has_value() && entry.stall->told.size() < kCausesMax &&
-                      entry.stall->told.insert(cause).second;
+  const bool is_new = entry.stall.has_value() && entry.stall->reported_causes.size() < kCausesMax &&
+                      entry.stall->reported_causes.insert(cause).second;
   const bool is_known = std::any_of(entries_.begin(), entries_.end(), [&](const auto& other) {
     return other.first.first == key.first && other.second.verdict == sentence;
   });
@@ -147,11 +147,11 @@ void StallWatch::tell_findings(const std::vector<Finding>& findings) {
     if (!member.file.empty()) {
       append_line(member.file, verdict.json);
     }
-    const std::string told = fmt::format("{} {}\n{}", name(verdict.cause),
+    const std::string text = fmt::format("{} {}\n{}", name(verdict.cause),
                                          fmt::join(verdict.ranks, " "), verdict.sentence);
     const std::lock_guard lock(mutex_);
-    pinned.entry->inquiries->broadcast(finding.inquiry, told);
-    note_verdict(finding.member, told, true);
+    pinned.entry->inquiries->broadcast(finding.inquiry, text);
+    note_verdict(finding.member, text, true);
   }
 }
 

@@ -17,9 +17,9 @@ constexpr std::array kTargets = {NodeType::kCpu, NodeType::kDevice, NodeType::kG
 Node& at(System& system, int index) { return system.nodes[static_cast<size_t>(index)]; }
 
 /// Computes the paths of all nodes to one target.
-class Spread {
+class PathSearch {
  public:
-  Spread(System& system, const TopoOptions& options, NodeType type, int ordinal)
+  PathSearch(System& system, const TopoOptions& options, NodeType type, int ordinal)
       : system_(system),
         options_(options),
         type_(type),
@@ -162,7 +162,7 @@ void spread_paths(System& system, const TopoOptions& options) {
   }
   for (const NodeType type : kTargets) {
     for (int ordinal = 0; ordinal < system.count(type); ++ordinal) {
-      Spread(system, options, type, ordinal).run();
+      PathSearch(system, options, type, ordinal).run();
     }
   }
 }

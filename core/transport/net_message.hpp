@@ -116,15 +116,15 @@ inline uint64_t join_sizes(uint64_t header_bytes,
   if (header_bytes != sizeof(NetHeader) && !(source.may_lack_sizes && header_bytes == 0)) {
     return 1;
   }
-  const bool is_told = payload_bytes != 0 || !source.may_lack_sizes;
-  return is_told ? sizeof(NetHeader) + payload_bytes : 0;
+  const bool is_known = payload_bytes != 0 || !source.may_lack_sizes;
+  return is_known ? sizeof(NetHeader) + payload_bytes : 0;
 }
 
-/// The header of a message of `size_bytes` in a buffer of `room_bytes`, checked. 0: the plugin did
-/// not say, if it may be one that does not, and the header's word counts.
+/// The header of a message of `size_bytes` in a buffer of `capacity_bytes`, checked. 0: the plugin
+/// did not say, if it may be one that does not, and the header's word counts.
 inline Result<NetHeader> read_header(const std::byte* message,
                                      uint64_t size_bytes,
-                                     uint64_t room_bytes,
+                                     uint64_t capacity_bytes,
                                      const MessageSource& source) {
   NetHeader message_header{};
   const bool is_untold = size_bytes == 0 && source.may_lack_sizes;
@@ -133,7 +133,7 @@ inline Result<NetHeader> read_header(const std::byte* message,
   }
   const uint64_t found_bytes =
       is_untold ? sizeof(message_header) + message_header.size_bytes : size_bytes;
-  if (found_bytes < sizeof(message_header) || found_bytes > room_bytes ||
+  if (found_bytes < sizeof(message_header) || found_bytes > capacity_bytes ||
       message_header.size_bytes != found_bytes - sizeof(message_header)) {
     return fail(
         Code::kRemoteError,
@@ -141,7 +141,7 @@ inline Result<NetHeader> read_header(const std::byte* message,
         "and at most {} by the size of its buffer: the plugin gives wrong sizes or changes "
         "data; use another network (NCCL_NET_PLUGIN) or another version of the plugin, and "
         "see `plexus plugin check LIB --only message`",
-        source.step, source.peer_name, size_bytes, message_header.size_bytes, room_bytes);
+        source.step, source.peer_name, size_bytes, message_header.size_bytes, capacity_bytes);
   }
   return message_header;
 }

@@ -107,7 +107,7 @@ std::set<uint64_t> NetSet::fabrics_of(std::string_view name) const {
 }
 
 Result<std::string> NetSet::paths(int rank) const {
-  FabricPaths told;
+  FabricPaths gathered;
   for (const OpenNet& net : nets_) {
     const auto first = std::find_if(kind_of_.begin(), kind_of_.end(), [&](uint32_t kind) {
       return find_net(kinds_[kind], net.name) != nullptr;
@@ -119,11 +119,11 @@ Result<std::string> NetSet::paths(int rank) const {
     for (const uint64_t source : fabrics) {
       for (const uint64_t target : fabrics) {
         PLEXUS_TRY(path, net.context.net_path(source, target));
-        told.add(net.name, source, target, path);
+        gathered.add(net.name, source, target, path);
       }
     }
   }
-  return told.encode();
+  return gathered.encode();
 }
 
 Result<void> NetSet::learn_paths(const Gathered& blobs) {

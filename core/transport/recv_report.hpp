@@ -21,8 +21,8 @@ class RecvReport {
     if (observer == nullptr || !fifo.has_memory()) {
       return;
     }
-    told_ = fifo.fifo().taken.load(std::memory_order_relaxed);
-    for (uint64_t step = told_; step < delivered; ++step) {
+    reported_ = fifo.fifo().taken.load(std::memory_order_relaxed);
+    for (uint64_t step = reported_; step < delivered; ++step) {
       observer->on_step(StepChange::kArrived, fifo.header(step).size_bytes);
     }
   }
@@ -37,15 +37,15 @@ class RecvReport {
       return;
     }
     const uint64_t taken = fifo.fifo().taken.load(std::memory_order_relaxed);
-    PLEXUS_DCHECK(told_ <= taken, told_, taken);
-    for (; told_ < taken; ++told_) {
+    PLEXUS_DCHECK(reported_ <= taken, reported_, taken);
+    for (; reported_ < taken; ++reported_) {
       observer_->on_step(StepChange::kDone, 0);
     }
   }
 
  private:
   StepObserver* observer_ = nullptr;
-  uint64_t told_ = 0;  // steps of which the observer knows that they were taken
+  uint64_t reported_ = 0;  // steps of which the observer knows that they were taken
 };
 
 }  // namespace plexus

@@ -204,8 +204,9 @@ class XdcSender final : public XdcPump {
     NetHandle data_handle{};
     std::optional<NetListen> listen = {};  // for acknowledgements
     XdcSockets<NetRecv> acks = {};         // one
-    uint64_t told_called = 0;  // connections that connect was called for, as the receiver knows
-    bool may_accept = false;   // the receiver has called
+    uint64_t announced_called =
+        0;                    // connections that connect was called for, as the receiver knows
+    bool may_accept = false;  // the receiver has called
     Clock::time_point open_until{};
     size_t steps = 0;  // of opening, that were seen: each gives it more time
     std::optional<Clock::time_point> ready_at = {};  // of a trial: both ends have opened it
@@ -240,11 +241,11 @@ class XdcSender final : public XdcPump {
   bool has_begun_ = false;  // an attempt
   bool was_open_ = false;   // one was
   std::optional<Attempt> trial_;
-  uint64_t filled_ = 0;  // steps in the ring
-  uint64_t next_ = 0;    // the next to hand to the plugin
-  uint64_t done_ = 0;    // steps the plugin is done with
-  uint64_t acked_ = 0;   // steps that arrived
-  uint64_t told_ = 0;    // steps of which the observer knows that they were sent
+  uint64_t filled_ = 0;    // steps in the ring
+  uint64_t next_ = 0;      // the next to hand to the plugin
+  uint64_t done_ = 0;      // steps the plugin is done with
+  uint64_t acked_ = 0;     // steps that arrived
+  uint64_t observed_ = 0;  // steps of which the observer knows that they were sent
   Clock::time_point progress_at_{};
   Clock::time_point ask_at_{};
   uint64_t losses_ = 0;  // since something was acknowledged

@@ -211,13 +211,13 @@ Result<NetProgress> XdcSender::try_open(Attempt& attempt) {
 
 /// With the first one, where to connect for the acknowledgements.
 Result<void> XdcSender::tell_called(Attempt& attempt) {
-  if (attempt.told_called == attempt.data.called()) {
+  if (attempt.announced_called == attempt.data.called()) {
     return ok();
   }
-  attempt.told_called = attempt.data.called();
-  return attempt.told_called == 1
-             ? post(Kind::kAcks, attempt.epoch, attempt.told_called, attempt.listen->handle())
-             : post(Kind::kCalled, attempt.epoch, attempt.told_called);
+  attempt.announced_called = attempt.data.called();
+  return attempt.announced_called == 1
+             ? post(Kind::kAcks, attempt.epoch, attempt.announced_called, attempt.listen->handle())
+             : post(Kind::kCalled, attempt.epoch, attempt.announced_called);
 }
 
 /// The link is gone for this end: the receiver is asked for the next path.
@@ -312,7 +312,8 @@ Result<bool> XdcSender::send_ring(Clock::time_point now) {
     NetHeader message_header{};
     std::memcpy(&message_header, bytes, sizeof(message_header));
     NetSend& socket = attempt_.data.at(next_);
-    const bool is_observed = observer_ != nullptr && next_ >= told_;  // not for what is sent again
+    const bool is_observed =
+        observer_ != nullptr && next_ >= observed_;  // not for what is sent again
     if (is_observed) {
       observer_->on_step(StepChange::kFilled, message_header.size_bytes);
     }
@@ -333,7 +334,7 @@ Result<bool> XdcSender::send_ring(Clock::time_point now) {
     moved = true;
     if (is_observed) {
       observer_->on_step(StepChange::kSent, message_header.size_bytes);
-      told_ = next_;
+      observed_ = next_;
     }
   }
   return moved;
@@ -352,7 +353,7 @@ Result<bool> XdcSender::test_sent() {
       return true;
     }
     ++done_;
-    if (observer_ != nullptr && done_ >= told_) {
+    if (observer_ != nullptr && done_ >= observed_) {
       observer_->on_step(StepChange::kDone, 0);
     }
   }

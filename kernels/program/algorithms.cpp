@@ -409,7 +409,7 @@ constexpr Algorithm joined(Algorithm row, JoinedForm form) {
 constexpr Algorithm in_network(const char* name,
                                const char* family,
                                Program (*record)(const RecordInput&),
-                               Cost (*cost)(const Spread&)) {
+                               Cost (*cost)(const RankPlacement&)) {
   Algorithm row;
   row.name = name;
   row.family = family;
@@ -553,18 +553,18 @@ int chunks_of_message(const Algorithm& algorithm, int nranks) {
   return algorithm.joined.rounds == nullptr ? 1 : algorithm.joined.chunks_of_message(nranks);
 }
 
-Cost cost_of(const Algorithm& algorithm, const Spread& spread, bool joins) {
+Cost cost_of(const Algorithm& algorithm, const RankPlacement& placement, bool joins) {
   if (algorithm.recorded != nullptr) {
     return algorithm.recorded->cost;
   }
   if (algorithm.network_cost != nullptr) {
-    return algorithm.network_cost(spread);
+    return algorithm.network_cost(placement);
   }
-  return {.rounds = (joins ? algorithm.joined.rounds : algorithm.rounds)(spread.nranks),
-          .chunks_moved = algorithm.chunks_moved(spread.nranks),
-          .chunks_in_all = algorithm.chunks_in_all(spread.nranks),
-          .chunks_reduced = algorithm.chunks_reduced(spread.nranks),
-          .chunks = algorithm.chunks(spread.nranks)};
+  return {.rounds = (joins ? algorithm.joined.rounds : algorithm.rounds)(placement.nranks),
+          .chunks_moved = algorithm.chunks_moved(placement.nranks),
+          .chunks_in_all = algorithm.chunks_in_all(placement.nranks),
+          .chunks_reduced = algorithm.chunks_reduced(placement.nranks),
+          .chunks = algorithm.chunks(placement.nranks)};
 }
 
 const Algorithm& local_copy() {

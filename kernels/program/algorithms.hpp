@@ -39,7 +39,7 @@ struct RecordInput {
 };
 
 /// The distribution of ranks over hosts, as far as costs depend on it.
-struct Spread {
+struct RankPlacement {
   int nranks = 1;
   int nodes = 1;
   int ranks_per_node_max = 1;
@@ -104,7 +104,7 @@ struct Algorithm {
   bool for_datacenters = false;
   /// Not null: the network reduces between hosts (collnet_all_reduce.hpp). Replaces the five
   /// formulas.
-  Cost (*network_cost)(const Spread& spread) = nullptr;
+  Cost (*network_cost)(const RankPlacement& placement) = nullptr;
   /// Not null: replaces `record` and the five formulas. Borrowed.
   const RecordedAlgorithm* recorded = nullptr;
   /// Lanes that its programs have at most in one datacenter. On a device each is a thread block.
@@ -121,7 +121,7 @@ Program program_of(const Algorithm& algorithm, const RecordInput& input);
 /// no such form.
 int chunks_of_message(const Algorithm& algorithm, int nranks);
 
-Cost cost_of(const Algorithm& algorithm, const Spread& spread, bool joins = false);
+Cost cost_of(const Algorithm& algorithm, const RankPlacement& placement, bool joins = false);
 
 std::span<const Algorithm> algorithms();
 /// The program of every collective on one rank, and of a message of a rank to itself.

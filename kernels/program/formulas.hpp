@@ -228,19 +228,19 @@ inline int64_t binomial_hops(int nranks) {
   return hops;
 }
 
-inline Cost collnet_direct_cost(const Spread& spread) {
-  const bool is_alone = spread.ranks_per_node_max == 1;
+inline Cost collnet_direct_cost(const RankPlacement& placement) {
+  const bool is_alone = placement.ranks_per_node_max == 1;
   return {.rounds = is_alone ? 2 : 4,
-          .chunks_moved = kCollnetDepth * (spread.heads + spread.ranks_per_node_max - 1),
-          .chunks_in_all = int64_t{2} * kCollnetDepth * spread.heads * spread.nranks,
-          .chunks_reduced = kCollnetDepth * (spread.ranks_per_node_max - 1),
-          .chunks = kCollnetDepth * spread.heads};
+          .chunks_moved = kCollnetDepth * (placement.heads + placement.ranks_per_node_max - 1),
+          .chunks_in_all = int64_t{2} * kCollnetDepth * placement.heads * placement.nranks,
+          .chunks_reduced = kCollnetDepth * (placement.ranks_per_node_max - 1),
+          .chunks = kCollnetDepth * placement.heads};
 }
-inline Cost collnet_chain_cost(const Spread& spread) {
-  const bool is_alone = spread.ranks_per_node_max == 1;
-  return {.rounds = 2 * spread.ranks_per_node_max,
+inline Cost collnet_chain_cost(const RankPlacement& placement) {
+  const bool is_alone = placement.ranks_per_node_max == 1;
+  return {.rounds = 2 * placement.ranks_per_node_max,
           .chunks_moved = is_alone ? 1 : 2,
-          .chunks_in_all = int64_t{2} * spread.nranks,
+          .chunks_in_all = int64_t{2} * placement.nranks,
           .chunks_reduced = is_alone ? 0 : 1,
           .chunks = 1};
 }

@@ -356,7 +356,7 @@ std::vector<int> list_nodes(const VerifyInput& input) {
   return nodes;
 }
 
-Spread spread_of(const VerifyInput& input) {
+RankPlacement placement_of(const VerifyInput& input) {
   return {.nranks = input.nranks,
           .nodes = static_cast<int>(list_nodes(input).size()),
           .ranks_per_node_max = std::min(input.ranks_per_node, input.nranks),
@@ -480,7 +480,8 @@ VerifyResult verify(const VerifyInput& input) {
       verify_programs(programs, input.algorithm->collective, is_pair ? 0 : input.root,
                       input.in_place, input.slots, networks);
   if (result.proved && nranks > 1 && !input.algorithm->for_datacenters) {
-    result.reason = compare_cost(cost_of(*input.algorithm, spread_of(input), input.joins), result);
+    result.reason =
+        compare_cost(cost_of(*input.algorithm, placement_of(input), input.joins), result);
     if (result.reason.empty() && input.joins) {
       result.reason = compare_messages(programs, input.algorithm->joined);
     }

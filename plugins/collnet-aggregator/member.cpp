@@ -266,7 +266,7 @@ Result<void> Member::take_header() {
     return lost(checked.error().text);
   }
   if (header_.kind == FrameKind::kError) {
-    told_.assign(header_.size_bytes, '\0');
+    reason_.assign(header_.size_bytes, '\0');
     return ok();
   }
   if (header_.kind == FrameKind::kReady && state_ == State::kWaiting) {
@@ -294,14 +294,14 @@ Result<void> Member::take_results() {
     }
     const bool is_error = header_.kind == FrameKind::kError;
     Request& request = requests_[done_ % kRequestsMax];
-    auto* const target = is_error ? reinterpret_cast<std::byte*>(told_.data()) : request.recv;
+    auto* const target = is_error ? reinterpret_cast<std::byte*>(reason_.data()) : request.recv;
     PLEXUS_TRY(read, read_to(target, header_.size_bytes));
     if (read == Progress::kPending) {
       return ok();
     }
     has_header_ = false;
     if (is_error) {
-      return lost(told_);
+      return lost(reason_);
     }
     request.is_done = true;
     ++done_;

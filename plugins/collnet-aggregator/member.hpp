@@ -93,7 +93,7 @@ class Member {
   WireFrame header_{};
   size_t read_bytes_ = 0;  // read so far of the header, then of the payload
   bool has_header_ = false;
-  std::string told_;  // the aggregator's reason for an error
+  std::string reason_;  // the aggregator's reason for an error
 };
 
 }  // namespace plexus::aggregator

@@ -135,7 +135,7 @@ void Server::accept_all() {
   }
   // Without a reserve, and with too many connections, new ones wait in the listener's queue, and
   // the listener is looked at again after the next wait.
-  while (reserve_.is_open() && has_room()) {
+  while (reserve_.is_open() && may_accept()) {
     Address address;
     socklen_t size = sizeof(address.storage);
     UniqueFd fd = UniqueFd::open([&] {
@@ -184,7 +184,7 @@ void Server::refuse_for_descriptors() {
 /// Whether one more connection may be accepted. At the limit of pending peers, the oldest is
 /// dropped if it has had its grace. So neither a port scan nor many silent connections keep members
 /// out.
-bool Server::has_room() {
+bool Server::may_accept() {
   size_t pending_peers = 0;
   std::optional<int> oldest;
   for (const auto& [number, link] : links_) {

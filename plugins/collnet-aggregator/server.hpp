@@ -55,7 +55,7 @@ class Server {
   [[nodiscard]] bool reads(const Link& link) const;
   void accept_all();
   void refuse_for_descriptors();
-  [[nodiscard]] bool has_room();
+  [[nodiscard]] bool may_accept();
   void progress(int number);
   /// False: it is not proven yet, or gone.
   [[nodiscard]] bool prove(int number);

@@ -254,7 +254,7 @@ int32_t SendConnection::isend(const void* data,
                               int32_t tag,
                               plexus_net_memory_t* memory,
                               plexus_net_request_t** request) {
-  options_.block->stay_in("isend");
+  options_.block->block_in("isend");
   const auto turn = options_.neighbours->turn();
   if (const int32_t code = report_fault(); code != PLEXUS_OK) {
     return code;
@@ -361,7 +361,7 @@ int32_t RecvConnection::register_inner(const plexus_net_region_t& region,
 int32_t RecvConnection::irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
-  options_.block->stay_in("irecv");
+  options_.block->block_in("irecv");
   const auto turn = options_.neighbours->turn();
   if (const int32_t code = report_fault(); code != PLEXUS_OK) {
     return code;

@@ -119,7 +119,7 @@ Result<void> plexus_net_context::open(const plexus_net_config_t& config,
   PLEXUS_TRY(ops, load_inner(settings.inner_name));
   auto made = std::make_unique<plexus_net_context>(log, ops, std::move(settings));
   made->seed = made->settings.seed ^ config.comm_id;
-  made->settings.block.stay_in("init");
+  made->settings.block.block_in("init");
   PLEXUS_TRY(pass_on(ops->init(&config, &made->inner)));
   context = give_to_host(std::move(made));
   return ok();
@@ -140,7 +140,7 @@ int32_t plexus_net_context::read_properties(uint32_t device,
 Result<void> plexus_net_context::listen(uint32_t device,
                                         plexus_net_handle_t& handle,
                                         plexus_net_listen_t*& listen) {
-  settings.block.stay_in("listen");
+  settings.block.block_in("listen");
   auto made = std::make_unique<plexus_net_listen>(this, device);
   PLEXUS_TRY(pass_on(ops->listen(inner, device, &handle, &made->inner)));
   listen = give_to_host(std::move(made));
@@ -166,7 +166,7 @@ Result<Progress> plexus_net_context::connect(uint32_t device,
   if (send == nullptr) {
     send = give_to_host(std::make_unique<plexus_net_send>(this, sends.fetch_add(1)));
   }
-  settings.block.stay_in("connect");
+  settings.block.block_in("connect");
   PLEXUS_TRY(pass_on(ops->connect(inner, device, &handle, &send->connecting)));
   const auto options = options_of({.is_send = true, .device = device, .connection = send->number});
   send->connection = std::make_unique<SendConnection>(options, send->connecting);
@@ -178,7 +178,7 @@ Result<Progress> plexus_net_listen::accept(plexus_net_recv_t*& recv) const {
   if (recv == nullptr) {
     recv = give_to_host(std::make_unique<plexus_net_recv>(context));
   }
-  context->settings.block.stay_in("accept");
+  context->settings.block.block_in("accept");
   PLEXUS_TRY(pass_on(context->ops->accept(inner, &recv->accepting)));
   const auto options = context->options_of(
       {.is_send = false, .device = device, .connection = context->recvs.fetch_add(1)});

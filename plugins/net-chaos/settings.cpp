@@ -71,7 +71,7 @@ Result<Block> read_block(const SettingReader& read) {
 
 }  // namespace
 
-void Block::stay_in(std::string_view called) const {
+void Block::block_in(std::string_view called) const {
   if (called == function && std::filesystem::exists(file)) {
     std::ofstream(file + ".reached").flush();
   }

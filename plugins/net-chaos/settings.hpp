@@ -15,7 +15,7 @@ namespace plexus::net_chaos {
 struct Block {
   std::string function = {};  // "": none
   std::string file = {};
-  void stay_in(std::string_view called) const;
+  void block_in(std::string_view called) const;
 };
 
 struct Settings {

@@ -147,9 +147,9 @@ void RecvConnection::take_arrival(const Immediate& immediate) {
 
 void RecvConnection::finish_buffer(RecvRequest& request, uint32_t index, uint64_t size_bytes) {
   RecvBuffer& buffer = request.buffers[index];
-  if (size_bytes > buffer.room_bytes) {
+  if (size_bytes > buffer.capacity_bytes) {
     break_off(fail(PLEXUS_REMOTE_ERROR, "{} says that it sent {} bytes into a receive of {}",
-                   peer(), size_bytes, buffer.room_bytes));
+                   peer(), size_bytes, buffer.capacity_bytes));
     return;
   }
   buffer.size_bytes = size_bytes;

@@ -18,7 +18,7 @@ namespace plexus::net_ib {
 class RecvConnection;
 
 struct RecvBuffer {
-  uint64_t room_bytes = 0;
+  uint64_t capacity_bytes = 0;
   uint64_t size_bytes = 0;
   uint32_t parts_here = 0;  // bit mask; all bits: the message
 };

@@ -428,11 +428,11 @@ void Channel::probe(Clock::time_point now) {
 
 void Channel::say_bye(uint64_t count) {
   ShortWait wait(kByeTime);
-  bool is_said = false;
+  bool is_sent = false;
   do {
     link_->progress();  // first, because the peer's message may already be there
-    is_said = is_said || (!reason_ && send_control(ControlType::kBye, count));
-  } while (!(is_said && are_controls_sent()) && !reason_ && !wait.is_over());
+    is_sent = is_sent || (!reason_ && send_control(ControlType::kBye, count));
+  } while (!(is_sent && are_controls_sent()) && !reason_ && !wait.is_over());
 }
 
 void Channel::withdraw() {
@@ -477,7 +477,7 @@ void Channel::close(uint64_t count) noexcept {
   const bool is_known_elsewhere = is_met_ && !is_peer_inside_;
   const bool is_unknown = !is_met_ && !has_called_;
   if (is_shared_memory() && !is_known_elsewhere && !is_unknown) {
-    park(nonce_, link_->release(), greeted_);
+    close_with_peer(nonce_, link_->release(), greeted_);
   } else if (!is_first) {
     link_->close();
   }

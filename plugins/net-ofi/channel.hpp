@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "plugins/net-ofi/deferred_close.hpp"
 #include "plugins/net-ofi/endpoint.hpp"
 #include "plugins/net-ofi/link.hpp"
-#include "plugins/net-ofi/parking.hpp"
 #include "plugins/net-ofi/peer.hpp"
 #include "plugins/support/log.hpp"
 

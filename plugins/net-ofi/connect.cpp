@@ -327,13 +327,14 @@ Result<Progress> Connector::advance() {
     PLEXUS_TRY(channel_->meet(*answer));
     challenges_ = {.caller = hello_.challenge, .listener = answer->challenge};
     step_ = Step::kReady;
-    rails_told_ = 0;
+    rails_announced_ = 0;
   }
-  while (rails_told_ < channel_->rails() &&
-         channel_->send_control(make_ready(wire_.key, challenges_, rails_told_), rails_told_)) {
-    ++rails_told_;
+  while (rails_announced_ < channel_->rails() &&
+         channel_->send_control(make_ready(wire_.key, challenges_, rails_announced_),
+                                rails_announced_)) {
+    ++rails_announced_;
   }
-  const bool is_done = rails_told_ == channel_->rails() && channel_->are_controls_sent();
+  const bool is_done = rails_announced_ == channel_->rails() && channel_->are_controls_sent();
   return is_done ? Progress::kDone : Progress::kPending;
 }
 

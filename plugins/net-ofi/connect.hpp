@@ -98,7 +98,7 @@ class Connector {
   WireGreeting hello_{};
   Challenges challenges_{};
   Step step_ = Step::kHello;
-  uint32_t rails_told_ = 0;
+  uint32_t rails_announced_ = 0;
   uint32_t attempts_ = 0;
   Clock::time_point deadline_;
   Clock::time_point retry_time_;

@@ -95,8 +95,8 @@ Result<std::unique_ptr<Links>> Links::create() {
 }
 
 Result<Links::Found> Links::join(const Wish& wish, Link::Member& member) {
-  // The endpoints of shm in one process are closed by pairs (parking.hpp), and an endpoint does not
-  // connect to itself.
+  // The endpoints of shm in one process are closed by pairs (deferred_close.hpp), and an endpoint
+  // does not connect to itself.
   const bool may_share =
       wish.device->rails.front()->provider() != "shm" && wish.peer != number_of(*wish.device);
   const std::scoped_lock lock(mutex_);

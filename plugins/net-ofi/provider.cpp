@@ -137,7 +137,7 @@ std::vector<Offer> read_offers(const fi_info* list) {
 }
 
 /// Reduces the queue sizes, because libfabric allocates for all of them: 1 MB per ofi_rxm endpoint.
-void take_less_room(fi_info& info) {
+void take_smaller_buffers(fi_info& info) {
   info.tx_attr->size = std::min(info.tx_attr->size, kOperationsMax);
   info.rx_attr->size = std::min(info.rx_attr->size, kOperationsMax);
 }
@@ -280,7 +280,7 @@ Result<std::vector<Nic>> find_nics(const Settings& settings) {
     if (copy == nullptr) {
       return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
     }
-    take_less_room(*copy);
+    take_smaller_buffers(*copy);
     nics.push_back({offer, std::move(copy)});
   }
   return nics;

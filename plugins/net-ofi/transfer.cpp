@@ -293,7 +293,7 @@ int32_t RecvConnection::irecv(uint32_t count,
   for (uint32_t i = 0; i < count; ++i) {
     RecvBuffer& buffer = fresh.buffers[i];
     buffer.data = address_of(buffers[i].data, nothing());
-    buffer.room_bytes = buffers[i].size_bytes;
+    buffer.capacity_bytes = buffers[i].size_bytes;
     buffer.memory = buffers[i].memory;
     buffer.tag = buffers[i].tag;
     buffer.size_bytes = 0;
@@ -325,7 +325,7 @@ bool RecvConnection::post_buffer(RecvBuffer& buffer) {
   Operation& operation = buffer.operations[0];
   operation.kind = OperationKind::kMessage;
   const ssize_t result =
-      channel().receive(0, {buffer.data, buffer.room_bytes, descriptor(buffer.memory, 0)},
+      channel().receive(0, {buffer.data, buffer.capacity_bytes, descriptor(buffer.memory, 0)},
                         channel().tags().make(TagKind::kMessage, buffer.tag), operation);
   if (result != 0 && result != -FI_EAGAIN) {
     break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0}, "posting a receive"));
@@ -413,7 +413,7 @@ void RecvConnection::take_done(const Event& event) {
   }
   auto& buffer = *static_cast<RecvBuffer*>(event.operation->owner);
   if (event.error == FI_ETRUNC || event.error == FI_EMSGSIZE) {
-    break_off(too_long(buffer, buffer.room_bytes + event.excess_bytes));
+    break_off(too_long(buffer, buffer.capacity_bytes + event.excess_bytes));
   } else if (event.error != 0) {
     break_off(failure_of(event, "receiving"));
   } else if (event.operation->kind == OperationKind::kMessage) {
@@ -436,7 +436,7 @@ void RecvConnection::take_message(RecvBuffer& buffer, const Event& event) {
   buffer.split = channel().rails() > 1 ? Split::unpack(event.data) : Split{};
   buffer.first_bytes = event.size_bytes;
   buffer.size_bytes = event.size_bytes + buffer.split.blocks * kBlockBytes;
-  if (buffer.size_bytes > buffer.room_bytes) {
+  if (buffer.size_bytes > buffer.capacity_bytes) {
     return break_off(too_long(buffer, buffer.size_bytes));
   }
   PLEXUS_DCHECK(buffer.unfinished == 1, buffer.unfinished);
@@ -462,13 +462,13 @@ void RecvConnection::end_buffer(RecvBuffer& buffer) {
 
 Failure RecvConnection::too_long(const RecvBuffer& buffer, uint64_t size_bytes) const {
   // Not every provider reports the excess.
-  const std::string size = size_bytes > buffer.room_bytes
+  const std::string size = size_bytes > buffer.capacity_bytes
                                ? fmt::format("{} bytes", size_bytes)
-                               : fmt::format("more than {} bytes", buffer.room_bytes);
+                               : fmt::format("more than {} bytes", buffer.capacity_bytes);
   return fail(
       PLEXUS_INVALID_USAGE,
       "{} sent {} with tag {}, but the receive has room for {}: the ranks' calls differ in size",
-      peer(), size, buffer.tag, buffer.room_bytes);
+      peer(), size, buffer.tag, buffer.capacity_bytes);
 }
 
 void RecvConnection::send_credit() {

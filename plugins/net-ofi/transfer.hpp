@@ -135,7 +135,7 @@ class SendConnection final : public Connection {
 struct RecvBuffer {
   RecvRequest* request = nullptr;
   std::byte* data = nullptr;
-  uint64_t room_bytes = 0;
+  uint64_t capacity_bytes = 0;
   const plexus_net_memory_t* memory = nullptr;
   int32_t tag = 0;
   uint64_t size_bytes = 0;   // size of its message

@@ -331,9 +331,9 @@ Result<Progress> Connector::try_connect(Link& link) {
     PLEXUS_TRY(start_attempt());
   }
   for (Attempt& attempt : attempts_) {
-    const Setback setback = advance(attempt);
-    if (setback.has_happened()) {
-      PLEXUS_TRY(retry(setback));
+    const AttemptError error = advance(attempt);
+    if (error.has_happened()) {
+      PLEXUS_TRY(retry(error));
       return Progress::kPending;
     }
   }
@@ -353,33 +353,33 @@ Result<Progress> Connector::try_connect(Link& link) {
 }
 
 /// Proceeds as far as possible without waiting.
-Connector::Setback Connector::advance(Attempt& attempt) {
+Connector::AttemptError Connector::advance(Attempt& attempt) {
   Step before = Step::kReady;
   while (attempt.step != Step::kReady && attempt.step != before) {
     before = attempt.step;
-    Setback setback;
+    AttemptError error;
     switch (attempt.step) {
       case Step::kConnecting:
-        setback = finish_tcp(attempt);
+        error = finish_tcp(attempt);
         break;
       case Step::kProving:
-        setback = prove(attempt);
+        error = prove(attempt);
         break;
       case Step::kHello:
-        setback = say_hello(attempt);
+        error = say_hello(attempt);
         break;
       default:
-        setback = read_answer(attempt);
+        error = read_answer(attempt);
         break;
     }
-    if (setback.has_happened()) {
-      return setback;
+    if (error.has_happened()) {
+      return error;
     }
   }
   return {};
 }
 
-Connector::Setback Connector::finish_tcp(Attempt& attempt) {
+Connector::AttemptError Connector::finish_tcp(Attempt& attempt) {
   pollfd state{attempt.socket.fd.get(), POLLOUT, 0};
   if (::poll(&state, 1, 0) <= 0) {
     if (Clock::now() - attempt_time_ > kTcpTimeout) {
@@ -402,7 +402,7 @@ Connector::Setback Connector::finish_tcp(Attempt& attempt) {
   return {};
 }
 
-Connector::Setback Connector::prove(Attempt& attempt) {
+Connector::AttemptError Connector::prove(Attempt& attempt) {
   const auto state = attempt.socket.channel.advance();
   if (state == security::Channel::State::kFailed) {
     return {0, attempt.socket.channel.error()};
@@ -413,7 +413,7 @@ Connector::Setback Connector::prove(Attempt& attempt) {
   return {};
 }
 
-Connector::Setback Connector::say_hello(Attempt& attempt) {
+Connector::AttemptError Connector::say_hello(Attempt& attempt) {
   if (!write_some(attempt.socket, &attempt.hello, sizeof attempt.hello, attempt.bytes)) {
     return {errno, errno_text()};
   }
@@ -424,7 +424,7 @@ Connector::Setback Connector::say_hello(Attempt& attempt) {
   return {};
 }
 
-Connector::Setback Connector::read_answer(Attempt& attempt) {
+Connector::AttemptError Connector::read_answer(Attempt& attempt) {
   if (!read_some(attempt.socket, &attempt.answer, sizeof attempt.answer, attempt.bytes)) {
     return {errno, errno == 0 ? std::string("it closed the connection during the handshake")
                               : errno_text()};
@@ -439,18 +439,18 @@ Connector::Setback Connector::read_answer(Attempt& attempt) {
   return {};
 }
 
-Result<void> Connector::retry(const Setback& setback) {
+Result<void> Connector::retry(const AttemptError& error) {
   attempts_.clear();  // closes the sockets of this attempt
   const auto now = Clock::now();
-  silent_attempts_ = setback.error == ETIMEDOUT ? silent_attempts_ + 1 : 0;
-  if (!is_transient(setback.error) || attempt_count_ > settings_.connect_retries ||
+  silent_attempts_ = error.code == ETIMEDOUT ? silent_attempts_ + 1 : 0;
+  if (!is_transient(error.code) || attempt_count_ > settings_.connect_retries ||
       silent_attempts_ == kSilentAttemptsMax) {
     const double seconds = std::chrono::duration<double>(now - first_time_).count();
     return fail(PLEXUS_REMOTE_ERROR,
                 "cannot connect to {} over {}: {} ({} attempt{} in {:.1f} s); check that the peer "
                 "runs and that no firewall is between (PLEXUS_PORT_RANGE limits the ports), or "
                 "choose another interface with NCCL_SOCKET_IFNAME",
-                target_.text(), nic_name_, setback.reason, attempt_count_,
+                target_.text(), nic_name_, error.reason, attempt_count_,
                 attempt_count_ == 1 ? "" : "s", seconds);
   }
   retry_time_ = now + settings_.connect_retry_sleep * attempt_count_;

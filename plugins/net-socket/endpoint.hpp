@@ -102,21 +102,21 @@ class Connector {
     uint64_t answer = 0;
   };
   /// Why an attempt ended; without a reason it has not.
-  struct Setback {
-    int error = 0;  // errno; 0: the other end left or is no peer
+  struct AttemptError {
+    int code = 0;  // errno; 0: the other end left or is no peer
     std::string reason;
     [[nodiscard]] bool has_happened() const noexcept { return !reason.empty(); }
   };
 
   Connector() = default;
   [[nodiscard]] Result<void> start_attempt();
-  [[nodiscard]] Setback advance(Attempt& attempt);
-  [[nodiscard]] Setback finish_tcp(Attempt& attempt);
-  [[nodiscard]] Setback prove(Attempt& attempt);
-  [[nodiscard]] Setback say_hello(Attempt& attempt);
-  [[nodiscard]] Setback read_answer(Attempt& attempt);
+  [[nodiscard]] AttemptError advance(Attempt& attempt);
+  [[nodiscard]] AttemptError finish_tcp(Attempt& attempt);
+  [[nodiscard]] AttemptError prove(Attempt& attempt);
+  [[nodiscard]] AttemptError say_hello(Attempt& attempt);
+  [[nodiscard]] AttemptError read_answer(Attempt& attempt);
   /// Schedules another attempt, or gives up.
-  [[nodiscard]] Result<void> retry(const Setback& setback);
+  [[nodiscard]] Result<void> retry(const AttemptError& error);
 
   Settings settings_;
   WireHandle wire_{};

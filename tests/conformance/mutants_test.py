@@ -57,7 +57,7 @@ NET = {  # mutant -> the check that must fail
     "isend_unsure": "order.fifo",
     "irecv_one_tag": "order.tags",
     "irecv_long": "request.too_long",
-    "irecv_early": "message.room",
+    "irecv_early": "message.spare",
     "irecv_reversed": "group.sizes",
     "irecv_beside": "message.odd",
     "pieces_half": "pieces.entries",

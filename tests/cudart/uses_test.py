@@ -74,8 +74,8 @@ class Uses(unittest.TestCase):
     def test_wrong_programs_end_and_are_named(self):
         for case, sentence in SENTENCES.items():
             with self.subTest(case):
-                _, said = run(case, "wrong", PLEXUS_CHECK="1")
-                self.assertRegex(said, sentence)
+                _, output = run(case, "wrong", PLEXUS_CHECK="1")
+                self.assertRegex(output, sentence)
 
     def test_right_programs_pass_without_a_word(self):
         for case in SENTENCES:
@@ -83,8 +83,8 @@ class Uses(unittest.TestCase):
                 self.assertEqual(run(case, "right", PLEXUS_CHECK="1"), ([0, 0], ""))
 
     def test_without_the_setting_nothing_is_checked(self):
-        _, said = run("leaked_communicator", "wrong")
-        self.assertEqual(said, "")
+        _, output = run("leaked_communicator", "wrong")
+        self.assertEqual(output, "")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@
 namespace plexus::net_socket {
 namespace {
 
-constexpr size_t kRoomBytes = 200;
+constexpr size_t kCapacityBytes = 200;
 constexpr int kTags = 2;
 
 void require(bool holds) {
@@ -53,7 +53,7 @@ void fuzz(std::span<const std::byte> bytes) {
   link.sockets.resize(has_helper ? 3 : 1);
   std::generate(link.sockets.begin(), link.sockets.end(), [&] { return socket_with(bytes); });
   // On the heap, where ASan sees their ends; a connection that closes may still write to them.
-  std::array<std::vector<std::byte>, kTags> rooms;
+  std::array<std::vector<std::byte>, kTags> targets;
   const auto made =
       RecvConnection::create(std::move(link), Settings{}, plugin::Log(ignore, nullptr));
   require(made.has_value());
@@ -62,10 +62,13 @@ void fuzz(std::span<const std::byte> bytes) {
   std::array<plexus_net_request_t*, kTags> requests{};
   int code = PLEXUS_OK;
   for (int tag = 0; tag < kTags && code == PLEXUS_OK; ++tag) {
-    auto& room = rooms[static_cast<size_t>(tag)];
-    room.resize(kRoomBytes);
-    const plexus_net_buffer_t buffer{
-        .data = room.data(), .size_bytes = room.size(), .memory = nullptr, .tag = tag, .flags = 0};
+    auto& target = targets[static_cast<size_t>(tag)];
+    target.resize(kCapacityBytes);
+    const plexus_net_buffer_t buffer{.data = target.data(),
+                                     .size_bytes = target.size(),
+                                     .memory = nullptr,
+                                     .tag = tag,
+                                     .flags = 0};
     code = connection.irecv(1, &buffer, &requests[static_cast<size_t>(tag)]);
   }
   // A message that matches no receive waits for one, so that an end need not come.
@@ -78,7 +81,7 @@ void fuzz(std::span<const std::byte> bytes) {
     uint64_t size_bytes = 0;
     code = connection.test(static_cast<RecvRequest&>(*request), &size_bytes);
     if (code == PLEXUS_OK) {
-      require(size_bytes <= kRoomBytes);
+      require(size_bytes <= kCapacityBytes);
       request = nullptr;
     }
     if (has_helper) {

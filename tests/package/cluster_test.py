@@ -229,10 +229,10 @@ class Page(slurm.Test):
                  "RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29700 plexus perf all_reduce; code=$?; kill $server; exit $code", "Address already in use"),
                 ("PMI_RANK=0 PMI_SIZE=2 PMI_FD=9 plexus perf all_reduce", "PMI_FD")):
             with self.subTest(row):
-                said, = (said for said in rows if row in said)
+                output, = (output for output in rows if row in output)
                 ended = self.as_user(command)
                 self.assertNotEqual(ended.returncode, 0, ended.stdout)
-                self.assertRegex(ended.stdout, ".*".join(map(re.escape, said.replace("node1", "node7").split("..."))))
+                self.assertRegex(ended.stdout, ".*".join(map(re.escape, output.replace("node1", "node7").split("..."))))
 
 
 def main():

@@ -81,8 +81,8 @@ class Prefix(unittest.TestCase):
                 self.check_program(self.folder / name / "build/first", library)
 
     def test_a_static_library_is_refused_by_name(self):
-        said = self.configure("static", "NCCL COMPONENTS static", "NCCL::nccl", exit_code=1)
-        self.assertIn("no component 'static'", " ".join(said.split()))
+        output = self.configure("static", "NCCL COMPONENTS static", "NCCL::nccl", exit_code=1)
+        self.assertIn("no component 'static'", " ".join(output.split()))
 
 
 if __name__ == "__main__":

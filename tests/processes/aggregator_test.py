@@ -170,9 +170,9 @@ class SecretFiles(Aggregator):
         return ended.stderr
 
     def test_an_address_that_others_reach_needs_a_secret_or_a_word(self):
-        told = self.refused("--listen", "0.0.0.0:0")
-        self.assertIn("--secret-file", told)
-        self.assertIn("--without-secret", told)
+        reported = self.refused("--listen", "0.0.0.0:0")
+        self.assertIn("--secret-file", reported)
+        self.assertIn("--without-secret", reported)
         self.start_server("--without-secret", address="0.0.0.0:0")
         self.start_server("--secret-file", self.secret_file(), address="0.0.0.0:0")
         self.start_server(address="0.0.0.0:0", PLEXUS_AGGREGATOR_SECRET_FILE=self.secret_file())

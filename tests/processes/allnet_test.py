@@ -73,13 +73,13 @@ class OneHost(job.Test):
     def test_one_line_tells_all_networks_and_why_others_are_not_used(self):
         ended = self.run_ranks(["tcp-v12,absent"] * 2)
         for each in ended:
-            told = each.stdout + each.stderr
-            lines = [line for line in told.splitlines() if "using network" in line]
-            self.assertEqual(len(lines), 1, told)
+            reported = each.stdout + each.stderr
+            lines = [line for line in reported.splitlines() if "using network" in line]
+            self.assertEqual(len(lines), 1, reported)
             for part in ("network TcpNew (ncclNetPlugin_v12) with 2 devices", "; and network Socket",
                          "not used: absent (net plugin 'absent' was not found"):
                 self.assertIn(part, lines[0])
-            self.assertEqual(told.count("this host continues without one network"), 1, told)
+            self.assertEqual(reported.count("this host continues without one network"), 1, reported)
 
     def test_a_host_without_any_of_the_networks_is_an_error(self):
         ended = self.run_ranks(["absent,^socket"] * 2)
@@ -185,9 +185,9 @@ class ThreeHosts(netns.Test):
         socket = "socket?NCCL_SOCKET_IFNAME==slow0"
         for algorithm in ("ring", "hierarchical", "dcpairs"):
             with self.subTest(algorithm):
-                told, of_two = self.stream(f"inside=net-ofi?NCCL_SOCKET_IFNAME==fast0,between={socket}", algorithm)
-                self.assertRegex(told, r" -> rank [01] via net/inside ")
-                self.assertRegex(told, r" -> rank 2 via xdc/between ")
+                reported, of_two = self.stream(f"inside=net-ofi?NCCL_SOCKET_IFNAME==fast0,between={socket}", algorithm)
+                self.assertRegex(reported, r" -> rank [01] via net/inside ")
+                self.assertRegex(reported, r" -> rank 2 via xdc/between ")
                 _, of_one = self.stream(f"between={socket}", algorithm)
                 self.assertEqual(of_two, of_one)
 

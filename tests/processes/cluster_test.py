@@ -27,10 +27,10 @@ WORKS, WHY_NOT = available()
 def link_bytes(arguments, *words):
     """The end of the run, and bytes by link."""
     with tempfile.TemporaryDirectory() as folder:
-        told = pathlib.Path(folder) / "links.json"
-        ended = job.Command([job.PLEXUS, "cluster", "up", "--inter", "1gbit,1ms", "--timeout", "60", "--json", told,
+        reported = pathlib.Path(folder) / "links.json"
+        ended = job.Command([job.PLEXUS, "cluster", "up", "--inter", "1gbit,1ms", "--timeout", "60", "--json", reported,
                              *arguments, "--", *words]).end(90)
-        return ended, json.loads(told.read_text()) if told.exists() else {}
+        return ended, json.loads(reported.read_text()) if reported.exists() else {}
 
 
 def perf(collective, operations, *flags):

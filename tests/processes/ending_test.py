@@ -13,7 +13,7 @@ REMOTE_ERROR = leaving_test.REMOTE_ERROR
 FAILS_SECONDS = 15  # a second until a wait counts as stalled, five until a call gives up after a death
 
 
-class Ending(leaving_test.ToldRanks):
+class Ending(leaving_test.ScriptedRanks):
     environment = {}
 
     def end(self, rank, how):
@@ -130,7 +130,7 @@ class EndingOverTcp(Ending):
     environment = leaving_test.OVER_TCP
 
 
-class EndingOverALibraryThatLosesAMessage(leaving_test.ToldRanks):
+class EndingOverALibraryThatLosesAMessage(leaving_test.ScriptedRanks):
     environment = {**leaving_test.OVER_TCP, "NCCL_NET_PLUGIN": "tcp-v8", "TCP_FIXTURE_FAULT": "lost",
                    "PLEXUS_PLUGIN_PATH": os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")}
 

@@ -21,12 +21,12 @@ class EnvPlugin(job.Test):
                 ended = self.run_with(f"fixture-{version}", FIXTURE_NCCL_SHM_DISABLE="1", FIXTURE_NCCL_P2P_DISABLE="1",
                                       FIXTURE_NCCL_NET="socket", NCCL_NET="absent")
                 self.assertEqual(ended.returncode, 0, ended.stderr)
-                told = ended.stdout + ended.stderr
+                reported = ended.stdout + ended.stderr
                 # with the environment alone no rank needs one
-                self.assertIn("using network Socket", told)
-                self.assertIn("settings come from env plugin Fixture", told)
-                self.assertEqual(told.count(f"env fixture: {released}"), told.count("env fixture: finalize"))
-                self.assertGreaterEqual(told.count("env fixture: finalize"), 2)  # each process, once
+                self.assertIn("using network Socket", reported)
+                self.assertIn("settings come from env plugin Fixture", reported)
+                self.assertEqual(reported.count(f"env fixture: {released}"), reported.count("env fixture: finalize"))
+                self.assertGreaterEqual(reported.count("env fixture: finalize"), 2)  # each process, once
 
     def test_reaches_plugins_too(self):
         ended = self.run_with("fixture-v2", FIXTURE_NCCL_SHM_DISABLE="1", FIXTURE_NCCL_P2P_DISABLE="1",

@@ -209,9 +209,9 @@ constexpr Deed kDeeds[] = {
 
 int run(const std::string& when, const Deed& deed) {
   ncclUniqueId id{};
-  int told[2];
+  int reported[2];
   int ready[2];
-  REQUIRE(pipe2(told, O_CLOEXEC) == 0 && pipe2(ready, O_CLOEXEC) == 0);
+  REQUIRE(pipe2(reported, O_CLOEXEC) == 0 && pipe2(ready, O_CLOEXEC) == 0);
   const bool makes_here = when != "before";
   if (when == "after_init") {
     use_own_communicator();
@@ -224,9 +224,9 @@ int run(const std::string& when, const Deed& deed) {
     Rank me{.rank = rank, .life = &life, .ready = ready};
     if (!makes_here && rank == 1) {
       REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
-      REQUIRE(write(told[1], &id, sizeof id) == sizeof id);
+      REQUIRE(write(reported[1], &id, sizeof id) == sizeof id);
     } else if (!makes_here) {
-      REQUIRE(read(told[0], &id, sizeof id) == sizeof id);
+      REQUIRE(read(reported[0], &id, sizeof id) == sizeof id);
     }
     REQUIRE(ncclCommInitRank(&me.comm, 2, id, rank) == ncclSuccess);
     all_reduce(me);

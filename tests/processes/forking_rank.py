@@ -37,12 +37,12 @@ def check(code):
 class Communicator:
     """Ends with its last reference, as in the bindings of others."""
 
-    def __init__(self, nranks, told=None, rank=0):
+    def __init__(self, nranks, unique_id=None, rank=0):
         self.handle = ctypes.c_void_p()
-        if told is None:
+        if unique_id is None:
             check(LIBRARY.ncclCommInitAll(ctypes.byref(self.handle), nranks, None))
         else:
-            check(LIBRARY.ncclCommInitRank(ctypes.byref(self.handle), nranks, told, rank))
+            check(LIBRARY.ncclCommInitRank(ctypes.byref(self.handle), nranks, unique_id, rank))
 
     def __del__(self):
         check(LIBRARY.ncclCommDestroy(self.handle))
@@ -74,8 +74,8 @@ def wait_well(pid):
         raise SystemExit(f"child {pid} of {os.getpid()} did not end well")
 
 
-def be(told, rank):
-    mine = [Communicator(2, told, rank)]
+def be(unique_id, rank):
+    mine = [Communicator(2, unique_id, rank)]
     mine[0].all_reduce(2.0)
     read_end, write_end = os.pipe()
 
@@ -96,10 +96,10 @@ def be(told, rank):
 
 
 def main():
-    told = UniqueId()
-    check(LIBRARY.ncclGetUniqueId(ctypes.byref(told)))
-    other = fork(lambda: be(told, 1))
-    be(told, 0)
+    unique_id = UniqueId()
+    check(LIBRARY.ncclGetUniqueId(ctypes.byref(unique_id)))
+    other = fork(lambda: be(unique_id, 1))
+    be(unique_id, 0)
     wait_well(other)
     print("well")
 

@@ -15,16 +15,16 @@ import netns
 LINK = "zlink"  # the others come first
 PORT = 29998
 ADDRESSES = ("10.93.0.1", "10.93.0.2")
-TOLD_RANK = str(pathlib.Path(__file__).with_name("told_rank.py"))
+SCRIPTED_RANK = str(pathlib.Path(__file__).with_name("scripted_rank.py"))
 LIBRARY = str(pathlib.Path(job.PLEXUS).parent.parent / "lib" / "libnccl.so")
 
 
 class Rank(job.Command):
-    """A process of told_rank.py on a host."""
+    """A process of scripted_rank.py on a host."""
     stdin = subprocess.PIPE
 
     def __init__(self, host, **environment):
-        super().__init__([sys.executable, "-B", TOLD_RANK], ["ip", "netns", "exec", host], PLEXUS_TEST_LIBRARY=LIBRARY,
+        super().__init__([sys.executable, "-B", SCRIPTED_RANK], ["ip", "netns", "exec", host], PLEXUS_TEST_LIBRARY=LIBRARY,
                          NCCL_HOSTID=host, PLEXUS_BOOTSTRAP_TIMEOUT="120", **environment)
 
     def tell(self, *words):

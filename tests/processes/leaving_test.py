@@ -22,17 +22,17 @@ REMOTE_ERROR = 6
 MANY = 32
 ABORTS = 60
 LIBRARY = str(pathlib.Path(job.PLEXUS).parent.parent / "lib" / "libnccl.so")
-TOLD_RANK = str(pathlib.Path(__file__).with_name("told_rank.py"))
+SCRIPTED_RANK = str(pathlib.Path(__file__).with_name("scripted_rank.py"))
 OVER_TCP = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
 
 Result = collections.namedtuple("Result", ["code", "text", "seconds", "value"])
 
 
-class Told:
-    """A process of told_rank.py."""
+class ScriptedRank:
+    """A process of scripted_rank.py."""
 
     def __init__(self, environment, prefix=(), prepare=None, stderr=None):
-        self.process = subprocess.Popen([*prefix, sys.executable, "-B", TOLD_RANK], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([*prefix, sys.executable, "-B", SCRIPTED_RANK], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=stderr, env=environment, preexec_fn=prepare)
 
     def tell(self, *words):
@@ -65,19 +65,19 @@ class Told:
         self.process.stdout.close()
 
 
-class ToldRanks(job.Test):
+class ScriptedRanks(job.Test):
     """Jobs of processes that do as they are told."""
     environment = {}
     prefix = ()  # before the command
     prepare = None  # runs in each process before it
     stderr = None  # of all processes
 
-    def start_told(self):
-        told = Told(job.clean_environment(PLEXUS_TEST_LIBRARY=LIBRARY, NCCL_SOCKET_IFNAME="=lo",
+    def start_scripted(self):
+        rank = ScriptedRank(job.clean_environment(PLEXUS_TEST_LIBRARY=LIBRARY, NCCL_SOCKET_IFNAME="=lo",
                                           NCCL_OOB_NET_IFNAME="=lo", **self.environment),
                     self.prefix, self.prepare, self.stderr)
-        self.addCleanup(told.stop)
-        return told
+        self.addCleanup(rank.stop)
+        return rank
 
     def tell_all(self, ranks, *words):
         """All make one call, which must succeed; their values."""
@@ -92,10 +92,10 @@ class ToldRanks(job.Test):
 
     def start_world(self, nranks, maker=None):
         """Ranks with a communicator `world`; the first made the unique id, or `maker`."""
-        ranks = [self.start_told() for _ in range(nranks)]
-        (told,) = self.tell_all([maker or ranks[0]], "make_id")
+        ranks = [self.start_scripted() for _ in range(nranks)]
+        (unique_id,) = self.tell_all([maker or ranks[0]], "make_id")
         for number, rank in enumerate(ranks):
-            rank.tell("init", "world", told, nranks, number)
+            rank.tell("init", "world", unique_id, nranks, number)
         for rank in ranks:
             result = rank.answer()
             self.assertEqual(result.code, 0, result.text)
@@ -127,7 +127,7 @@ class ToldRanks(job.Test):
             self.assertIn(f":{dead.process.pid})", result.text)
 
 
-class Leaving(ToldRanks):
+class Leaving(ScriptedRanks):
     def test_the_child_calls_for_the_first_time(self):
         ranks = self.start_world(3)
         self.split(ranks, "world", "child")
@@ -192,7 +192,7 @@ class Leaving(ToldRanks):
         self.expect_death_of(ranks[3], ranks[1:3], "child")
 
     def test_the_maker_of_the_id_is_no_rank(self):
-        launcher = self.start_told()
+        launcher = self.start_scripted()
         ranks = self.start_world(3, launcher)
         launcher.leave()
         self.expect_sum(ranks, "world")
@@ -229,7 +229,7 @@ class Leaving(ToldRanks):
         self.expect_death_of(ranks[-1], ranks[1:-1], "child")
 
 
-class Unequal(ToldRanks):
+class Unequal(ScriptedRanks):
     """Calls that some ranks have made and others have not, small enough to end alone: told when all have left."""
 
     def setUp(self):
@@ -257,9 +257,9 @@ class Unequal(ToldRanks):
         for _ in range(21):
             self.tell_all(ranks, "broadcast", "world", 1)
         self.tell_all(ranks[1:2], "broadcast", "world", 1)
-        said = self.leave_all(ranks)
-        self.assertTrue(said)
-        for line in said:
+        output = self.leave_all(ranks)
+        self.assertTrue(output)
+        for line in output:
             self.assertRegex(line, r"^plexus: comm 0x[0-9a-f]+ of 3 ranks: the ranks' calls differ: rank 1 has destroyed its "
                              r"communicator after 22 collectives, rank [02] after 21, without broadcast\(count 1, float, root 1.*"
                              r"call number 21; every rank of a communicator must make the same calls in the same order$")
@@ -287,9 +287,9 @@ class Unequal(ToldRanks):
         self.tell_all(ranks[:1], "send", "world", 2, 6)
         for rank in ranks[:2]:
             self.leave_all([rank])
-        said, = self.leave_all(ranks[2:])
+        output, = self.leave_all(ranks[2:])
         self.assertIn("rank 0 has destroyed its communicator after 2 calls of ncclSend to rank 2, which has made 1 of "
-                      "ncclRecv from it; every send needs its receive", said)
+                      "ncclRecv from it; every send needs its receive", output)
 
     def test_equal_calls_are_no_matter(self):
         ranks = self.start_world(3)

@@ -31,14 +31,14 @@ class OverNodes(nodes.Test):
     def check_perf(self, launcher):
         report = self.check_report(self.end(self.over_nodes(*job.perf("all_reduce", *SIZES, "--json", "-"))))
         self.assertEqual((report["ranks"], report["mode"]), (4, "joined"))
-        said = self.end(self.over_nodes(*job.perf("all_reduce", *SIZES), NCCL_DEBUG="INFO")).stdout
+        output = self.end(self.over_nodes(*job.perf("all_reduce", *SIZES), NCCL_DEBUG="INFO")).stdout
         for rank, node in enumerate(["node1", "node1", "node2", "node2"]):
-            self.assertRegex(said, fr"rank {rank} of {launcher}.*, {node}: 4 ranks meet at {self.nodes['node1'].address}:")
+            self.assertRegex(output, fr"rank {rank} of {launcher}.*, {node}: 4 ranks meet at {self.nodes['node1'].address}:")
 
     def check_example(self):
-        said = self.end(self.over_nodes(LAUNCHED)).stdout
+        output = self.end(self.over_nodes(LAUNCHED)).stdout
         for rank in range(4):
-            self.assertIn(f"rank {rank} of 4: sum 10\n", said)
+            self.assertIn(f"rank {rank} of 4: sum 10\n", output)
 
     def check_bootstrap_by_mpi(self, compiler):
         if not shutil.which(compiler):
@@ -46,9 +46,9 @@ class OverNodes(nodes.Test):
         program = self.cluster.folder / f"mpi_bootstrap.{compiler}"
         subprocess.run([compiler, EXAMPLES / "mpi_bootstrap.c", f"-I{BUILT / 'include'}", f"-L{BUILT / 'lib'}", "-lplexus",
                         f"-Wl,-rpath,{BUILT / 'lib'}", "-o", program], check=True, timeout=job.bound(60))
-        said = self.end(self.over_nodes(program)).stdout
+        output = self.end(self.over_nodes(program)).stdout
         for rank in range(4):
-            self.assertIn(f"rank {rank} of 4: sum 10, MPI's 10\n", said)
+            self.assertIn(f"rank {rank} of 4: sum 10, MPI's 10\n", output)
 
 
 @nodes.needs("mpirun.openmpi")
@@ -70,10 +70,10 @@ class OpenMpi(OverNodes):
 
     def test_pmix_alone(self):
         unset = [word for name in ("RANK", "SIZE", "LOCAL_SIZE") for word in ("-u", f"OMPI_COMM_WORLD_{name}")]
-        said = self.end(self.over_nodes("env", *unset, LAUNCHED, NCCL_DEBUG="INFO")).stdout
+        output = self.end(self.over_nodes("env", *unset, LAUNCHED, NCCL_DEBUG="INFO")).stdout
         for rank in range(4):
-            self.assertRegex(said, fr"rank {rank} of PMIx job .*: 4 ranks meet at")
-            self.assertIn(f"rank {rank} of 4: sum 10\n", said)
+            self.assertRegex(output, fr"rank {rank} of PMIx job .*: 4 ranks meet at")
+            self.assertIn(f"rank {rank} of 4: sum 10\n", output)
 
 
 @nodes.needs("mpirun.mpich")

@@ -99,9 +99,9 @@ class NcclNet(job.Test):
                  for rank, name in enumerate(("tcp-v6", "tcp-v12"))]
         ended = [rank.end(60) for rank in ranks]
         self.assertTrue(all(each.returncode != 0 for each in ended))
-        told = "".join(each.stderr for each in ended)
-        self.assertRegex(told, r"rank (0 \(.*\) and rank 1|1 \(.*\) and rank 0) \(.*\) have no network in common")
-        self.assertIn("TcpNew (", told)
+        reported = "".join(each.stderr for each in ended)
+        self.assertRegex(reported, r"rank (0 \(.*\) and rank 1|1 \(.*\) and rank 0) \(.*\) have no network in common")
+        self.assertIn("TcpNew (", reported)
 
     def test_libnccl_net_so_is_used_when_nothing_is_named(self):
         made = tempfile.TemporaryDirectory()

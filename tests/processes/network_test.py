@@ -34,14 +34,14 @@ class Channels(job.Test):
     """NCCL_NCHANNELS_PER_NET_PEER between two hosts."""
     CONNECTION = re.compile(r" rank (\d) channel (\d+) \(send/recv\) -> rank \d via net/Socket ")
 
-    def connections(self, size, *told):
+    def connections(self, size, *reported):
         """Exchanges messages of `size` bytes between ranks with these values; (rank, channel) of what was connected."""
         rendezvous = f"127.0.0.1:{job.free_port()}"
         ranks = [self.start(job.perf("sendrecv", "-d", "uint8", "-b", size, "-e", size, "-n", "2", "-w", "1", *job.limit(50),
-                                     "--rank", rank, "--nranks", len(told), "--rendezvous", rendezvous, "--json", "-"),
+                                     "--rank", rank, "--nranks", len(reported), "--rendezvous", rendezvous, "--json", "-"),
                             NCCL_HOSTID=f"host{rank}", NCCL_SOCKET_IFNAME="lo", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="NET",
                             NCCL_DEBUG_FILE="/dev/stderr", **({"NCCL_NCHANNELS_PER_NET_PEER": str(value)} if value else {}))
-                 for rank, value in enumerate(told)]
+                 for rank, value in enumerate(reported)]
         ended = [rank.end(60) for rank in ranks]
         for each in ended:
             self.assertEqual(each.returncode, 0, each.stderr)

@@ -72,9 +72,9 @@ class Plugin(unittest.TestCase):
         self.assertIn("ncclNetPlugin_v12", plexus("info", SOCKET).stdout)
 
     def test_info_knows_networks_that_reduce_and_tables_of_nccls(self):
-        told = plexus("info", "collnet-aggregator").stdout
-        self.assertIn("collnet device 0: hosted", told)
-        self.assertRegex(told, r"reduces +sum +int8, .*float16, float32, float64, bfloat16\n")
+        reported = plexus("info", "collnet-aggregator").stdout
+        self.assertIn("collnet device 0: hosted", reported)
+        self.assertRegex(reported, r"reduces +sum +int8, .*float16, float32, float64, bfloat16\n")
         self.assertRegex(plexus("list").stdout, r"collnet-aggregator +Aggregator ")
         self.assertIn("a tuner", plexus("info", os.path.join(EXAMPLES, "libplexus-tuner-mutant-v3.so")).stdout)
         self.assertIn("a profiler", plexus("info", os.path.join(EXAMPLES, "libplexus-profiler-mutant-v4.so")).stdout)
@@ -206,10 +206,10 @@ class Plugin(unittest.TestCase):
             for name in ("libnccl-net-letter.so", "libnccl-net-odd-no-plugin.so", "libnccl-env-fixture-v2.so"):
                 os.symlink(os.path.join(EXAMPLES, name), os.path.join(folder, name))
             for variable in ("PLEXUS_PLUGIN_PATH", "LD_LIBRARY_PATH"):
-                told = plexus("list", **{variable: folder}).stdout
-                self.assertRegex(told, r"(?m)^libnccl-net-letter\.so +ncclNetPlugin_v8, /")
-                self.assertRegex(told, r"(?m)^libnccl-net-odd-no-plugin\.so +has no plugin table")
-                self.assertRegex(told, r"(?m)^libnccl-env-fixture-v2\.so +ncclEnvPlugin_v2, /")
+                reported = plexus("list", **{variable: folder}).stdout
+                self.assertRegex(reported, r"(?m)^libnccl-net-letter\.so +ncclNetPlugin_v8, /")
+                self.assertRegex(reported, r"(?m)^libnccl-net-odd-no-plugin\.so +has no plugin table")
+                self.assertRegex(reported, r"(?m)^libnccl-env-fixture-v2\.so +ncclEnvPlugin_v2, /")
 
     def test_info_looks_through_the_abi_that_is_asked_for(self):
         self.assertIn("chosen   ncclNetPlugin_v9\n", plexus("info", SOCKET, "--abi", "v9").stdout)

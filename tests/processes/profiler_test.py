@@ -128,8 +128,8 @@ class Profiler(job.Test):
         self.assertTrue(calls)
         for call in calls:
             channels = [child for child in call.children if child.type == KERNEL_CHANNEL]
-            said = re.search(r"channels (\d+)", call.about)
-            self.assertEqual(len(channels), int(said[1]), call.about)
+            output = re.search(r"channels (\d+)", call.about)
+            self.assertEqual(len(channels), int(output[1]), call.about)
             numbers = [int(channel.about.split()[1]) for channel in channels]
             self.assertGreater(len(channels), 0, call.about)
             self.assertEqual(sorted(numbers), list(range(len(numbers))), call.about)
@@ -163,12 +163,12 @@ class Profiler(job.Test):
                     self.check_steps(events)
 
     def test_a_users_tag_reaches_a_profiler_of_v7(self):
-        for version, told in ((6, [0, 0, 0, 0]), (7, [0, 4711, 2 ** 63 - 1, 0])):
+        for version, reported in ((6, [0, 0, 0, 0]), (7, [0, 4711, 2 ** 63 - 1, 0])):
             with self.subTest(version):
                 for old in self.folder.glob("events.*"):
                     old.unlink()
                 events = self.run_program(TAGGED, f"recorder-v{version}")
-                self.assertEqual([int(event.about.split()[-1]) for event in events.values() if event.type == COLL], told)
+                self.assertEqual([int(event.about.split()[-1]) for event in events.values() if event.type == COLL], reported)
 
     def test_a_users_tag_is_in_the_trace(self):
         self.run_process(TAGGED, "trace", PLEXUS_TRACE=str(self.folder / "trace"))

@@ -196,13 +196,13 @@ class Ras(job.Test):
         return ended.stderr if code else ended.stdout
 
 
-class Monitored(leaving_test.ToldRanks):
+class Monitored(leaving_test.ScriptedRanks):
     """Rank 0 has a port of its own, so that it is the one that answers."""
 
-    def start_told(self):
+    def start_scripted(self):
         self.ports = [*getattr(self, "ports", []), job.free_port()]
         self.environment = {"NCCL_RAS_ADDR": f"127.0.0.1:{self.ports[-1]}", "NCCL_RAS_TIMEOUT_FACTOR": "50"}
-        return super().start_told()
+        return super().start_scripted()
 
     def test_tells_monitors_of_a_death(self):
         ranks = self.start_world(3)

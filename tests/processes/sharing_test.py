@@ -55,7 +55,7 @@ def can_run(*command):
         subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
 
 
-class Sharing(leaving_test.ToldRanks):
+class Sharing(leaving_test.ScriptedRanks):
     def expect_calls(self, why, nranks=3):
         """All kinds of calls work, and the log has `why`; "": the ranks share memory."""
         with tempfile.TemporaryDirectory() as folder:
@@ -71,9 +71,9 @@ class Sharing(leaving_test.ToldRanks):
             for name in ("child", "world"):
                 self.tell_all(ranks, "destroy", name)
             lines = [line for file in pathlib.Path(folder).iterdir() for line in file.read_text().splitlines()]
-            said = [line for line in lines if "use the network instead of shared memory" in line]
-            self.assertEqual(len(said), 2 if why else 0, lines)  # of each communicator
-            self.assertTrue(not why or why in said[0], said)
+            output = [line for line in lines if "use the network instead of shared memory" in line]
+            self.assertEqual(len(output), 2 if why else 0, lines)  # of each communicator
+            self.assertTrue(not why or why in output[0], output)
 
     def test_user_namespaces(self):
         self.prefix = ("unshare", "-Ur")

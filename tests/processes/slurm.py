@@ -46,8 +46,8 @@ def sbin(program):
 
 def version():
     """Of Slurm: 22, 24."""
-    said = subprocess.run([sbin("slurmd"), "-V"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
-    return int(said.split()[1].split(".")[0])
+    output = subprocess.run([sbin("slurmd"), "-V"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+    return int(output.split()[1].split(".")[0])
 
 
 class Test(nodes.Test):

@@ -42,9 +42,9 @@ class Slurm(slurm.Test):
         self.assertEqual((report["ranks"], report["mode"]), (4, "joined"))
 
     def test_ranks_meet_on_the_first_node_and_say_their_job(self):
-        said = self.srun_perf(**INFO).stdout
+        output = self.srun_perf(**INFO).stdout
         for rank, node in enumerate(["node1", "node1", "node2", "node2"]):
-            self.assertRegex(said, fr"rank {rank} of Slurm job \d+ step 0, {node}: 4 ranks meet at "
+            self.assertRegex(output, fr"rank {rank} of Slurm job \d+ step 0, {node}: 4 ranks meet at "
                                    fr"{self.nodes['node1'].address}:(2\d|3[01])\d\d\d\n")
 
     def test_pmi2_and_pmix_pass_on_an_id_with_a_secret(self):
@@ -52,9 +52,9 @@ class Slurm(slurm.Test):
             with self.subTest(plugin):
                 if f"\t{plugin}\n" not in self.slurm("srun", "--mpi=list", check=True):
                     self.skipTest(f"this Slurm has no plugin {plugin}")
-                said = self.srun_perf(f"--mpi={plugin}", **INFO).stdout
-                self.assertRegex(said, fr"rank 3 of {name}.*Slurm job \d+ step 0, node2: 4 ranks meet at")
-                self.assertIn("bootstrap: listening at", said)  # rank 0 has made the id
+                output = self.srun_perf(f"--mpi={plugin}", **INFO).stdout
+                self.assertRegex(output, fr"rank 3 of {name}.*Slurm job \d+ step 0, node2: 4 ranks meet at")
+                self.assertIn("bootstrap: listening at", output)  # rank 0 has made the id
 
     def test_a_program_without_mpi(self):
         for options in (["-n4"], ["-N1", "-n2"], ["-n1", "-N1"], ["-n4", "--mpi=pmix"], ["-n4", "-m", "cyclic"]):
@@ -156,8 +156,8 @@ class Slurm(slurm.Test):
         switches = subprocess.run([job.PLEXUS, "topo", "slurm", "--depth", "1", self.cluster.folder / "topology.conf"], check=True,
                                   capture_output=True, text=True, timeout=job.bound(20)).stdout
         fabric.write_text(switches + "link east west gbit 1 ms 1\n")
-        said = self.srun_perf(PLEXUS_FABRIC_FILE=str(fabric), **INFO).stdout
-        self.assertEqual(len(re.findall("datacenters 2 ", said)), 4, said)
+        output = self.srun_perf(PLEXUS_FABRIC_FILE=str(fabric), **INFO).stdout
+        self.assertEqual(len(re.findall("datacenters 2 ", output)), 4, output)
 
 
 if __name__ == "__main__":

@@ -135,13 +135,13 @@ class SlurmTopology(unittest.TestCase):
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=job.clean_environment())
         ended = threading.Timer(job.bound(30), daemon.kill)
         ended.start()
-        said = ""
+        output = ""
         try:
             for line in daemon.stderr:
-                said += line
+                output += line
                 if "fatal:" in line or "backup_controller not specified" in line:
-                    return None if "fatal:" not in line else said
-            self.fail("slurmctld neither starts nor ends: " + said)
+                    return None if "fatal:" not in line else output
+            self.fail("slurmctld neither starts nor ends: " + output)
         finally:
             ended.cancel()
             daemon.kill()

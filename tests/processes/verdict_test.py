@@ -54,7 +54,7 @@ class Verdict(job.Test):
     def test_a_stopped_rank_is_named_over_tcp(self):
         self.stop_rank(1, **OVER_TCP)
 
-    def said(self, ranks):
+    def output(self, ranks):
         """What ranks under way have written to standard error."""
         text = ""
         for command in ranks.values():
@@ -73,10 +73,10 @@ class Verdict(job.Test):
             os.kill(ranks[stopped].pid, signal.SIGSTOP)
             self.wait_until(60, lambda: sum(found["ranks"] == [stopped] for found in self.verdicts()) >= 2,
                             "no second inquiry")
-            said = []  # the file of verdicts may have it before
-            self.wait_until(60, lambda: said.append(self.said(ranks)) or "".join(said).endswith("\n"), "nothing is said")
+            output = []  # the file of verdicts may have it before
+            self.wait_until(60, lambda: output.append(self.output(ranks)) or "".join(output).endswith("\n"), "nothing is said")
             # On a busy machine both that wait may ask at the same time; each says it once.
-            self.assertRegex("".join(said), r"\A(plexus: comm 0x[0-9a-f]+ of 3 ranks: rank \d has waited for \d+ s in "
+            self.assertRegex("".join(output), r"\A(plexus: comm 0x[0-9a-f]+ of 3 ranks: rank \d has waited for \d+ s in "
                              rf"all_(reduce|gather)\([^\n]*: rank {stopped} \([^\n]*:{ranks[stopped].pid}\) does not "
                              r"answer[^\n]*\n){1,2}\Z")
             os.kill(ranks[stopped].pid, signal.SIGCONT)
@@ -93,7 +93,7 @@ class Verdict(job.Test):
         self.wait_for("stopped")
         os.kill(ranks[1].pid, signal.SIGCONT)
         ranks[0].read_line()
-        self.assertEqual(self.said(ranks), "")
+        self.assertEqual(self.output(ranks), "")
 
     def test_a_message_that_does_not_arrive_names_its_link(self):
         flags = ["sendrecv", "-b", "1M", "-e", "1M", "-n", "2000", "--tsv", "-", *job.limit(120)]
@@ -109,10 +109,10 @@ class Verdict(job.Test):
         """The verdict of three ranks, in rank 1 of which this entry of the plugin answers PLEXUS_AGAIN for ever."""
         self.file.unlink(missing_ok=True)
         flags = ["sendrecv", "-b", "64K", "-e", "64K", "-n", "2000", "--tsv", "-", *job.limit(120)]
-        settings = {"NCCL_NET_PLUGIN": "told", "PLEXUS_PLUGIN_PATH": os.environ["PLEXUS_TEST_EXAMPLE_DIR"],
+        settings = {"NCCL_NET_PLUGIN": "scripted", "PLEXUS_PLUGIN_PATH": os.environ["PLEXUS_TEST_EXAMPLE_DIR"],
                     "rendezvous": f"127.0.0.1:{job.free_port()}", **OVER_TCP, **self.settings}
         ranks = self.start_ranks(3, *flags, skip=(1,), **settings)
-        ranks |= self.start_ranks(3, *flags, skip=(0, 2), **settings, PLEXUS_TOLD_NET_FAULT=entry)
+        ranks |= self.start_ranks(3, *flags, skip=(0, 2), **settings, PLEXUS_SCRIPTED_NET_FAULT=entry)
         found = self.wait_for("link")
         for command in ranks.values():
             command.stop()
@@ -120,14 +120,14 @@ class Verdict(job.Test):
         return found["verdict"]
 
     def test_an_entry_that_says_again_for_ever_is_named_with_plugin_device_and_numbers(self):
-        device = r"of plugin told on device 0 \(\S+\)"
+        device = r"of plugin scripted on device 0 \(\S+\)"
         held = r"rank 1 \(\S+\) is held up by its network:"
         self.assertRegex(self.hold_up("isend"), rf"{held} isend {device} to rank \d \(\S+\) has no room \(PLEXUS_AGAIN\) for "
                                                 r"message \d+ of \d+ bytes, with \d requests under way")
         # Who asks first may see only the message that does not come.
         self.assertRegex(self.hold_up("irecv"), rf"{held} irecv {device} from rank \d \(\S+\) has no room \(PLEXUS_AGAIN\) for "
                                                 r"the buffer of message \d+, with no request under way"
-                                                r"|has sent a message to rank \d that does not arrive by net/told")
+                                                r"|has sent a message to rank \d that does not arrive by net/scripted")
         for entry in ("connect", "accept"):  # the other end does not finish either
             self.assertRegex(self.hold_up(entry), rf"is held up by its network: (connect|accept) {device} (to|from) rank \d "
                                                   r"\(\S+\) does not finish")
@@ -187,7 +187,7 @@ class Verdict(job.Test):
                                   **settings)
         file = pathlib.Path(f"{log}.{ranks[2].pid}")
         self.wait_until(60, lambda: file.exists() and "others have waited for 2 s" in file.read_text(), "no second line")
-        self.assertRegex(self.said(ranks), r"\Aplexus: still waiting for rank 1: others have waited for 1 s in init[^\n]*\n\Z")
+        self.assertRegex(self.output(ranks), r"\Aplexus: still waiting for rank 1: others have waited for 1 s in init[^\n]*\n\Z")
         ranks |= self.start_ranks(3, "all_reduce", "-e", "1K", skip=(0, 2), **settings)
         for command in ranks.values():
             self.assertEqual(command.end(60).returncode, 0)

@@ -45,17 +45,17 @@ class XdcLink(job.Test):
              "--", sys.executable, STREAM, stream, COUNT, calls, *flags],
             **{"PLEXUS_TEST_LIBRARY": LIBRARY, "NCCL_DEBUG": "WARN",
                "PLEXUS_XDC_TIMEOUT_MSEC": str(int(TIMEOUT_S * 1000)), **environment}).end(90)
-        told = [json.loads(file.read_text()) for file in stream.glob("rank*.json")]
-        return ended, told, json.loads(links.read_text())
+        reported = [json.loads(file.read_text()) for file in stream.glob("rank*.json")]
+        return ended, reported, json.loads(links.read_text())
 
     def check_goes_on(self, nranks, *cluster, **environment):
-        ended, told, links = self.run_stream(*cluster, "--links", "2", **environment)
+        ended, reported, links = self.run_stream(*cluster, "--links", "2", **environment)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-        self.assertEqual(len(told), nranks)
-        self.assertEqual(len({rank["bits"] for rank in told}), 1, "all ranks have the same bits")
-        for rank in told:
+        self.assertEqual(len(reported), nranks)
+        self.assertEqual(len({rank["bits"] for rank in reported}), 1, "all ranks have the same bits")
+        for rank in reported:
             self.assertEqual(len(rank["times"]), CALLS)
-        stall = max(max(rank["times"]) for rank in told)
+        stall = max(max(rank["times"]) for rank in reported)
         self.assertGreater(stall, TIMEOUT_S, "nothing was cut")
         self.assertLess(stall, job.bound(15 * TIMEOUT_S))
         self.assertRegex(ended.stdout + ended.stderr,
@@ -78,30 +78,30 @@ class XdcLink(job.Test):
                                PLEXUS_XDC_RETRY_MSEC="200", **environment)
 
     def test_all_ranks_choose_anew_at_one_call_when_a_link_is_lost_and_when_it_is_back(self):
-        ended, told, _ = self.run_with_changes("--back", restore=True, NCCL_DEBUG="INFO",
+        ended, reported, _ = self.run_with_changes("--back", restore=True, NCCL_DEBUG="INFO",
                                                    NCCL_DEBUG_SUBSYS="NET,TUNING")
-        said = ended.stdout + ended.stderr
-        self.assertEqual(ended.returncode, 0, said)
-        self.assertEqual(len(told), 4)
-        self.assertEqual(len({rank["bits"] for rank in told}), 1, "all ranks have the same bits")
-        choices = told[0]["choices"]
-        for rank in told:
+        output = ended.stdout + ended.stderr
+        self.assertEqual(ended.returncode, 0, output)
+        self.assertEqual(len(reported), 4)
+        self.assertEqual(len({rank["bits"] for rank in reported}), 1, "all ranks have the same bits")
+        choices = reported[0]["choices"]
+        for rank in reported:
             self.assertEqual(rank["choices"], choices, "all ranks change at the same call")
         turns = [choice for choice, _ in itertools.groupby(choices)]
-        self.assertEqual(turns[:3], ["tree", "hierarchical", "tree"], said)
-        self.assertRegex(said, r"the link to rank \d \(node\d:\d+\) by Socket 0 \(eth0\) > 0 \(eth0\) \(\d+ bytes so far\) is "
+        self.assertEqual(turns[:3], ["tree", "hierarchical", "tree"], output)
+        self.assertRegex(output, r"the link to rank \d \(node\d:\d+\) by Socket 0 \(eth0\) > 0 \(eth0\) \(\d+ bytes so far\) is "
                                r"back: messages from \d+ on go by it, no longer by Socket 1 \(eth1\) > 1 \(eth1\)")
         for change in ("500 Mbit/s (before: 1000)", "1000 Mbit/s (before: 500)"):
-            self.assertGreater(said.count(change), 0, said)
-            self.assertEqual(said.count(change) % 4, 0, f"each rank says so: {change}")
+            self.assertGreater(output.count(change), 0, output)
+            self.assertEqual(output.count(change) % 4, 0, f"each rank says so: {change}")
 
     def check_fails(self, how, why):
         began = time.monotonic()
-        ended, told, _ = self.run_with_changes("--back", "--at-loss", how)
+        ended, reported, _ = self.run_with_changes("--back", "--at-loss", how)
         self.assertNotEqual(ended.returncode, 0)
-        self.assertEqual(told, [], "no rank takes it for a success")
-        said = [line for line in (ended.stdout + ended.stderr).splitlines() if re.search(why, line)]
-        self.assertGreaterEqual(len(said), 3, ended.stdout + ended.stderr)
+        self.assertEqual(reported, [], "no rank takes it for a success")
+        output = [line for line in (ended.stdout + ended.stderr).splitlines() if re.search(why, line)]
+        self.assertGreaterEqual(len(output), 3, ended.stdout + ended.stderr)
         self.assertLess(time.monotonic() - began, job.bound(40))
 
     def test_a_rank_that_dies_while_the_others_agree_ends_all(self):
@@ -111,12 +111,12 @@ class XdcLink(job.Test):
         self.check_fails("abort", r"rank 3 .*ncclCommAbort")
 
     def test_without_another_link_all_ranks_fail_and_name_it(self):
-        ended, told, _ = self.run_stream("--dcs", "2", "--nodes", "2", "--ranks", "1")
+        ended, reported, _ = self.run_stream("--dcs", "2", "--nodes", "2", "--ranks", "1")
         self.assertNotEqual(ended.returncode, 0)
-        self.assertEqual(told, [])
-        said = [line for line in (ended.stdout + ended.stderr).splitlines() if "attempts on" in line]
-        self.assertRegex("\n".join(said), r"lost the link to rank \d \(node\d:\d+\) by Socket 0 \(eth0\) > 0 \(eth0\)")
-        self.assertGreaterEqual(len(said), 2, "each rank says so")
+        self.assertEqual(reported, [])
+        output = [line for line in (ended.stdout + ended.stderr).splitlines() if "attempts on" in line]
+        self.assertRegex("\n".join(output), r"lost the link to rank \d \(node\d:\d+\) by Socket 0 \(eth0\) > 0 \(eth0\)")
+        self.assertGreaterEqual(len(output), 2, "each rank says so")
 
 
 if __name__ == "__main__":

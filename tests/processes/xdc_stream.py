@@ -52,16 +52,16 @@ def check(library, code):
 
 def unique_id(library, folder, rank):
     """From rank 0 to all, by a file."""
-    told = UniqueId()
+    made = UniqueId()
     path = pathlib.Path(folder) / "id"
     if rank == 0:
-        check(library, library.ncclGetUniqueId(ctypes.byref(told)))
-        (path.parent / "id.new").write_bytes(bytes(told))
+        check(library, library.ncclGetUniqueId(ctypes.byref(made)))
+        (path.parent / "id.new").write_bytes(bytes(made))
         (path.parent / "id.new").rename(path)
     deadline = time.monotonic() + 30
     while not path.exists():
         if time.monotonic() > deadline:
-            raise SystemExit("rank 0 told no id")
+            raise SystemExit("rank 0 made no id")
         time.sleep(0.01)
     return UniqueId.from_buffer_copy(path.read_bytes())
 
@@ -72,9 +72,9 @@ def inputs_of(rank, call, fractions):
 
 
 def choice_of(library, comm):
-    told = ctypes.c_char_p()
-    check(library, library.plexusGetLastChoice(comm, ctypes.byref(told), None, None))
-    return told.value.decode()
+    reported = ctypes.c_char_p()
+    check(library, library.plexusGetLastChoice(comm, ctypes.byref(reported), None, None))
+    return reported.value.decode()
 
 
 def any_says(library, comm, wish):
@@ -141,8 +141,8 @@ def main():
         if options.back and any_says(library, comm, rank == 0 and is_back(choices)):
             break
     check(library, library.ncclCommDestroy(comm))
-    told = {"rank": rank, "times": times, "choices": choices, "bits": bits.hexdigest()}
-    (pathlib.Path(options.folder) / f"rank{rank}.json").write_text(json.dumps(told))
+    reported = {"rank": rank, "times": times, "choices": choices, "bits": bits.hexdigest()}
+    (pathlib.Path(options.folder) / f"rank{rank}.json").write_text(json.dumps(reported))
 
 
 if __name__ == "__main__":

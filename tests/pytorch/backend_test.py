@@ -544,10 +544,10 @@ class Squares(torch.utils.data.Dataset):
     def __getitem__(self, index):
         try:
             dist.all_reduce(torch.ones(1))
-            said = "nothing"
+            text = "nothing"
         except RuntimeError as error:
-            said = str(error)
-        assert "forked" in said, said
+            text = str(error)
+        assert "forked" in text, text
         return torch.tensor([float(index * index)])
 
 

@@ -108,28 +108,28 @@ class OnCpu(unittest.TestCase):
 
     def end(self, process):
         try:
-            said, _ = process.communicate(timeout=world.bound(120))
+            output, _ = process.communicate(timeout=world.bound(120))
         except subprocess.TimeoutExpired:
             process.kill()
             self.fail(f"still running: {process.communicate()[0]}")
-        return said
+        return output
 
     def test_a_script_for_a_launcher(self):
         self.script.write_text(TRAIN)
         with world.free_port() as port:
             ranks = [self.start(self.script, self.folder / "snapshot", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2",
                                 LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)) for rank in range(2)]
-            said = [self.end(rank) for rank in ranks]
+            output = [self.end(rank) for rank in ranks]
         for rank in range(2):
-            self.assertRegex(said[rank], rf"rank {rank}: epoch loss \d+\.\d+, Plexus virtual device")
-        losses = {line.split("loss ")[1] for text in said for line in text.splitlines() if "epoch loss" in line}
-        self.assertEqual(len(losses), 1, said)  # the sum over the ranks
+            self.assertRegex(output[rank], rf"rank {rank}: epoch loss \d+\.\d+, Plexus virtual device")
+        losses = {line.split("loss ")[1] for text in output for line in text.splitlines() if "epoch loss" in line}
+        self.assertEqual(len(losses), 1, output)  # the sum over the ranks
 
     def test_a_script_that_spawns_its_ranks(self):
         self.script.write_text(SPAWNS)
-        said = self.end(self.start(self.script, self.folder, PLEXUS_CUDART_DEVICES="3"))
+        output = self.end(self.start(self.script, self.folder, PLEXUS_CUDART_DEVICES="3"))
         for rank in range(3):
-            self.assertIn(f"trained on {rank} of 3", said)
+            self.assertIn(f"trained on {rank} of 3", output)
 
     def test_wrong_command_lines_are_sentences(self):
         self.assertIn("usage: python3 -m torch_plexus.oncpu SCRIPT", self.end(self.start()))

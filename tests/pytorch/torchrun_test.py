@@ -82,32 +82,32 @@ class Torchrun(unittest.TestCase):
             env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         try:
-            said, _ = launched.communicate(timeout=world.bound(150))
+            output, _ = launched.communicate(timeout=world.bound(150))
         except subprocess.TimeoutExpired:
             launched.terminate()  # which ends its workers too
-            said, _ = launched.communicate(timeout=world.bound(30))
+            output, _ = launched.communicate(timeout=world.bound(30))
             self.fail(f"still running: {said}")
-        self.assertEqual(launched.returncode, 0, said)
-        return said
+        self.assertEqual(launched.returncode, 0, output)
+        return output
 
     def test_training_goes_on_after_a_killed_worker(self):
         script = self.folder / "train.py"
         script.write_text(TRAIN)
-        said = self.torchrun(script, CHECKPOINT=str(self.folder / "checkpoint"))
+        output = self.torchrun(script, CHECKPOINT=str(self.folder / "checkpoint"))
         for rank in range(2):
-            self.assertIn(f"restart 0 rank {rank} begins at step 0", said)
-            self.assertIn(f"restart 1 rank {rank} begins at step 4", said)
-            self.assertIn(f"restart 1 rank {rank} ends at step 10", said)
+            self.assertIn(f"restart 0 rank {rank} begins at step 0", output)
+            self.assertIn(f"restart 1 rank {rank} begins at step 4", output)
+            self.assertIn(f"restart 1 rank {rank} ends at step 10", output)
 
     def test_a_program_of_c_meets_again(self):
-        said = self.torchrun("--no_python", "sh", "-c", DIES_ONCE, "sh", LAUNCHED)
+        output = self.torchrun("--no_python", "sh", "-c", DIES_ONCE, "sh", LAUNCHED)
         for rank in range(2):
-            self.assertIn(f"rank {rank} of 2: sum 3", said)
+            self.assertIn(f"rank {rank} of 2: sum 3", output)
 
     def test_perf(self):
-        said = self.torchrun("--no_python", BIN / "plexus", "perf", "all_reduce", "-b", "8", "-e", "64K", "-f", "32", "-n", "3")
-        self.assertIn("printed by rank 0 (torchrun job ", said)
-        self.assertIn("# Out of bounds values : 0 OK", said)
+        output = self.torchrun("--no_python", BIN / "plexus", "perf", "all_reduce", "-b", "8", "-e", "64K", "-f", "32", "-n", "3")
+        self.assertIn("printed by rank 0 (torchrun job ", output)
+        self.assertIn("# Out of bounds values : 0 OK", output)
 
 
 if __name__ == "__main__":

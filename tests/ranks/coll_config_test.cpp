@@ -229,11 +229,11 @@ TEST(CollConfig, AnEventForRanksOnTheHostIsRefused) {
 
 TEST(CollConfig, AnExplanationNamesTheChoiceAndWhatWasNotPossible) {
   Job job(kRanks);
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   plexusExplain_t explain{[](void* user, const char* text) {
                             static_cast<std::vector<std::string>*>(user)->emplace_back(text);
                           },
-                          &told};
+                          &reported};
   ncclConfigExt_t option{};
   option.key.vendorId = PLEXUS_VENDOR_ID;
   option.key.optionId = PLEXUS_OPTION_EXPLAIN;
@@ -242,11 +242,11 @@ TEST(CollConfig, AnExplanationNamesTheChoiceAndWhatWasNotPossible) {
   config.ext = &option;
   all_reduce(job, &config);
   all_reduce(job, &config);
-  ASSERT_EQ(told.size(), 2U * kRanks) << "each call of each rank, from a plan at hand too";
-  EXPECT_THAT(told.front(), testing::StartsWith("all_reduce of 240 bytes on 4 ranks: "));
-  EXPECT_THAT(told.front(), HasSubstr("not possible: "));
-  EXPECT_THAT(told.front(), HasSubstr("tree LL (excluded by algSelection)"));
-  EXPECT_EQ(told.front(), told.back());
+  ASSERT_EQ(reported.size(), 2U * kRanks) << "each call of each rank, from a plan at hand too";
+  EXPECT_THAT(reported.front(), testing::StartsWith("all_reduce of 240 bytes on 4 ranks: "));
+  EXPECT_THAT(reported.front(), HasSubstr("not possible: "));
+  EXPECT_THAT(reported.front(), HasSubstr("tree LL (excluded by algSelection)"));
+  EXPECT_EQ(reported.front(), reported.back());
 }
 
 TEST(CollConfig, ADeterministicCallCombinesInRankOrder) {

@@ -347,11 +347,11 @@ TEST(Communicators, GrowByNewRanksWhoeverMadeTheId) {
   constexpr int kGrown = 4;
   for (const bool passes_id : {false, true}) {  // NCCL allows both for the rank that made it
     std::promise<ncclUniqueId> promise;
-    const std::shared_future<ncclUniqueId> told = promise.get_future().share();
+    const std::shared_future<ncclUniqueId> reported = promise.get_future().share();
     std::vector<std::thread> newcomers;
     for (int rank = 2; rank < kGrown; ++rank) {
-      newcomers.emplace_back([rank, told] {
-        const ncclUniqueId id = told.get();
+      newcomers.emplace_back([rank, reported] {
+        const ncclUniqueId id = reported.get();
         ncclComm_t grown = nullptr;
         ASSERT_EQ(ncclCommGrow(nullptr, kGrown, &id, rank, &grown, nullptr), ncclSuccess)
             << ncclGetLastError(nullptr);

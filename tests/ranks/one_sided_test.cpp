@@ -98,12 +98,12 @@ TEST_P(OneSided, DataIsThereWhenItsSignalIs) {
         }
       }
       // Before the next round overwrites what the neighbour reads.
-      const ncclResult_t told = ncclSignal(prev, 0, 1, 0, comm, nullptr);
+      const ncclResult_t reported = ncclSignal(prev, 0, 1, 0, comm, nullptr);
       const ncclResult_t free = wait_for(comm, from(next, 1, 0, 1));
-      return put != ncclSuccess      ? put
-             : waited != ncclSuccess ? waited
-             : told != ncclSuccess   ? told
-                                     : free;
+      return put != ncclSuccess        ? put
+             : waited != ncclSuccess   ? waited
+             : reported != ncclSuccess ? reported
+                                       : free;
     }),
                ncclSuccess);
   }

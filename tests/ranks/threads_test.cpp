@@ -141,12 +141,12 @@ TEST(RefusedThreads, OtherRanksOfAnInitAreTold) {
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   std::atomic<bool> refused{false};
   ncclResult_t waited = ncclSuccess;
-  std::string told;
+  std::string reported;
   std::thread other([&] {
     refused.wait(false);
     ncclComm_t comm = nullptr;
     waited = ncclCommInitRank(&comm, 2, id, 1);
-    told = last_error();
+    reported = last_error();
   });
   {
     const Granted none(0);
@@ -157,7 +157,7 @@ TEST(RefusedThreads, OtherRanksOfAnInitAreTold) {
   refused.notify_one();
   other.join();
   EXPECT_EQ(waited, ncclRemoteError);
-  EXPECT_THAT(told, AllOf(HasSubstr("before rank 1 joined"), says_what_to_do()));
+  EXPECT_THAT(reported, AllOf(HasSubstr("before rank 1 joined"), says_what_to_do()));
 }
 
 TEST(RefusedThreads, NonBlockingInitIsRefusedAtOnce) {

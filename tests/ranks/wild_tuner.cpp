@@ -14,7 +14,7 @@
 #define NEGATIVE 3
 #define HUGE_CHANNELS 4
 #define REFUSING 5
-#define LEARNING 6
+#define TRIALS 6
 #define ENDLESS 7
 #define MOODY 8
 
@@ -71,7 +71,7 @@ int32_t get_times(plexus_tuner_context_t* /*context*/,
   if (PLEXUS_WILD == THROWING) {
     throw std::runtime_error("wild");
   }
-  if (PLEXUS_WILD == LEARNING) {
+  if (PLEXUS_WILD == TRIALS) {
     return learn(*call, candidates, count);
   }
   static std::atomic<uint32_t> asked{0};

@@ -338,7 +338,7 @@ void Running::look() {
       end();
     }
   } else if (now - progress_at_ > patience()) {
-    if (!is_told()) {
+    if (!is_reported()) {
       find_hang();
     }
     end();
@@ -347,7 +347,7 @@ void Running::look() {
 
 /// Calls that differ may look as if a rank were only late: then they wait for good, and the log
 /// says for whom.
-bool Running::is_told() const {
+bool Running::is_reported() const {
   if (!job_.fault.has_value() || job_.fault->kind != FaultKind::kMismatch) {
     return false;
   }
@@ -363,10 +363,10 @@ bool Running::is_told() const {
 void Running::judge_logs() {
   for (size_t process = 0; process < job_.processes.size(); ++process) {
     if (static_cast<int>(process) != job_.fault->process) {
-      const int told = judge_log(read_file(output_path(folder_, static_cast<int>(process))),
-                                 children_[static_cast<size_t>(job_.fault->process)].pid);
-      outcome_.fault->ntold += told > 0 ? 1 : 0;
-      outcome_.fault->ntold_named += told > 1 ? 1 : 0;
+      const int reported = judge_log(read_file(output_path(folder_, static_cast<int>(process))),
+                                     children_[static_cast<size_t>(job_.fault->process)].pid);
+      outcome_.fault->nreported += reported > 0 ? 1 : 0;
+      outcome_.fault->nreported_named += reported > 1 ? 1 : 0;
     }
   }
   outcome_.fault->waits = !are_all_over() && outcome_.findings.empty();

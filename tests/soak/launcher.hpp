@@ -74,7 +74,7 @@ class Running {
   void find_leftovers();
   void judge();
   void judge_logs();
-  [[nodiscard]] bool is_told() const;
+  [[nodiscard]] bool is_reported() const;
   [[nodiscard]] std::string where_all_are(bool running_only) const;
   [[nodiscard]] std::string last_outputs() const;
   void read_reports();

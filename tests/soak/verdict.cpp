@@ -189,8 +189,8 @@ std::string describe_row(FaultKind kind, const std::vector<FaultResult>& results
                      sum_of(results, &FaultResult::nerrors), sum_of(results, &FaultResult::nnamed),
                      sum_of(results, &FaultResult::ncaused), describe(first),
                      describe(times_of(results, &FaultResult::last_s)),
-                     sum_of(results, &FaultResult::ntold),
-                     sum_of(results, &FaultResult::ntold_named),
+                     sum_of(results, &FaultResult::nreported),
+                     sum_of(results, &FaultResult::nreported_named),
                      count_of(results, &FaultResult::waits), went_on.size(), describe(went_on));
 }
 
@@ -252,14 +252,14 @@ bool names(const std::string& text, const std::vector<int>& ranks, pid_t process
 
 int judge_log(const std::string& log, pid_t guilty) {
   constexpr std::string_view kWaited = " has waited for ";
-  int told = 0;
+  int reported = 0;
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
     if (line.find(kWaited) != std::string::npos) {
-      told = std::max(told, names_process(line, guilty) ? 2 : 1);
+      reported = std::max(reported, names_process(line, guilty) ? 2 : 1);
     }
   }
-  return told;
+  return reported;
 }
 
 FaultResult judge_fault(const Job& job,

@@ -28,8 +28,8 @@ struct FaultResult {
   double last_s = -1;     // to the last of all
   double went_on_s = -1;  // from the fault to the last right result without the guilty rank
   // Processes that logged who keeps them waiting (PLEXUS_STALL_S), and those that named the guilty.
-  int ntold = 0;
-  int ntold_named = 0;
+  int nreported = 0;
+  int nreported_named = 0;
   bool waits = false;    // some calls have not ended, and will not
   int ndescriptors = 0;  // most that a process had more in the end than in the beginning
   int nthreads = 0;

@@ -12,7 +12,7 @@ namespace plexus::test {
 struct Rendezvous {
   explicit Rendezvous(uint32_t threads) : barrier(threads) {}
   std::barrier<> barrier;
-  std::atomic<bool> said{false};  // any() was true; stays set, because the block then ends
+  std::atomic<bool> sent{false};  // any() was true; stays set, because the block then ends
 };
 
 /// A block of host threads, as seen by one of them.
@@ -29,16 +29,16 @@ class HostBlock {
   }
   [[nodiscard]] bool any(bool mine) const {
     if (mine) {
-      barrier_.said = true;
+      barrier_.sent = true;
     }
     sync();
-    const bool said = barrier_.said;
+    const bool sent = barrier_.sent;
     sync();  // before any thread can set it again, all have read it
     if (thread_ == 0) {
-      barrier_.said = false;
+      barrier_.sent = false;
     }
     sync();
-    return said;
+    return sent;
   }
   [[nodiscard]] static uint32_t lanes() { return 1; }
   [[nodiscard]] static uint32_t lane() { return 0; }

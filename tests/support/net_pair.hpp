@@ -170,12 +170,12 @@ inline void finish(NetPair& pair, NetRequest* sent, NetRequest* received, uint64
   EXPECT_EQ(recv_status, NetStatus::kOk) << recv_error;
 }
 
-/// Sends one message; returns what arrived in a buffer of `room_bytes`.
+/// Sends one message; returns what arrived in a buffer of `capacity_bytes`.
 inline std::vector<std::byte> send_one(NetPair& pair,
                                        const std::vector<std::byte>& message,
-                                       size_t room_bytes,
+                                       size_t capacity_bytes,
                                        int32_t tag = 0) {
-  std::vector<std::byte> arrived(room_bytes);
+  std::vector<std::byte> arrived(capacity_bytes);
   const NetBuffer buffer = buffer_of(arrived, tag);
   NetRequest* received = post_recv(pair, {&buffer, 1});
   NetRequest* sent = post_send(pair, message, tag);

@@ -74,9 +74,9 @@ def table_from(page, title, columns, table):
 
 def check_words(page, words, paragraph):
     problems = [f"the page does not say '{each}'" for each in words if each not in page]
-    told = {figure for each in words for figure in DECIMAL.findall(each)}
-    said = set(DECIMAL.findall(paragraph))
-    return problems + [f"{figure} is in no words of the marker" for figure in sorted(said - told)]
+    reported = {figure for each in words for figure in DECIMAL.findall(each)}
+    stated = set(DECIMAL.findall(paragraph))
+    return problems + [f"{figure} is in no words of the marker" for figure in sorted(stated - reported)]
 
 
 def read(root):

@@ -54,7 +54,7 @@ Result<bool> try_complete(End& end, plexus_net_request_t*& request) {
   }
   const int32_t code = end.test(request, nullptr);
   if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-    return failed(end.net().stand->monitor(), "test", code);
+    return failed(end.net().fixture->monitor(), "test", code);
   }
   request = code == PLEXUS_OK ? nullptr : request;
   return code == PLEXUS_OK;
@@ -88,7 +88,7 @@ Result<plexus_net_request_t*> try_send(Ends& ends, uint64_t size) {
   plexus_net_request_t* request = nullptr;
   const int32_t code = ends.send.isend(ends.out.data(), size, 0, ends.out_memory, &request);
   if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-    return failed(ends.send.net().stand->monitor(), "isend", code);
+    return failed(ends.send.net().fixture->monitor(), "isend", code);
   }
   return code == PLEXUS_OK ? request : nullptr;
 }
@@ -97,7 +97,7 @@ Result<plexus_net_request_t*> try_recv(Ends& ends, uint64_t size) {
   plexus_net_request_t* request = nullptr;
   const int32_t code = ends.recv.irecv({&buffer, 1}, &request);
   if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-    return failed(ends.recv.net().stand->monitor(), "irecv", code);
+    return failed(ends.recv.net().fixture->monitor(), "irecv", code);
   }
   return code == PLEXUS_OK ? request : nullptr;
 }
@@ -123,7 +123,7 @@ Result<void> stream(Ends& ends, End& end, Start start, uint64_t size, uint32_t c
     if (code == PLEXUS_OK) {
       ++ended;
     } else if (code != PLEXUS_AGAIN) {
-      return failed(end.net().stand->monitor(), "test", code);
+      return failed(end.net().fixture->monitor(), "test", code);
     } else {
       ::sched_yield();
     }
@@ -186,11 +186,11 @@ Result<std::vector<double>> ping_pong(Ends& ends, bool is_first, uint64_t size, 
   return times;
 }
 
-Result<BenchRow> measure_size(Ends& ends, Stand& stand, uint64_t size) {
-  const bool is_first = stand.role() == 0;
-  const uint64_t messages = (uint64_t{stand.subject().bench_mebibytes} << 20) / size;
+Result<BenchRow> measure_size(Ends& ends, Fixture& fixture, uint64_t size) {
+  const bool is_first = fixture.role() == 0;
+  const uint64_t messages = (uint64_t{fixture.subject().bench_mebibytes} << 20) / size;
   BenchRow row{size, 0, 0, 0};
-  PLEXUS_TRY(stand.peer().meet());
+  PLEXUS_TRY(fixture.peer().meet());
   if (size <= kLatencySizeMost) {
     const auto rounds = static_cast<uint32_t>(std::clamp<uint64_t>(messages, 30, 300));
     PLEXUS_TRY(ping_pong(ends, is_first, size, rounds / 10));
@@ -212,11 +212,11 @@ Result<BenchRow> measure_size(Ends& ends, Stand& stand, uint64_t size) {
   return row;
 }
 
-/// Leaves the rows on the seat of process 0.
-Result<void> measure(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+/// Leaves the rows in the status of process 0.
+Result<void> measure(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
-  const bool is_first = stand.role() == 0;
+  const bool is_first = fixture.role() == 0;
   // Process 0 connects first and then accepts; process 1 accepts first.
   std::optional<Send> send;
   if (is_first) {
@@ -237,15 +237,15 @@ Result<void> measure(Stand& stand) {
   std::string rows;
   for (const uint64_t size : kSizes) {
     if (size <= longest) {
-      PLEXUS_TRY(row, measure_size(ends, stand, size));
+      PLEXUS_TRY(row, measure_size(ends, fixture, size));
       rows += fmt::format("{} {} {} {}\n", row.size_bytes, row.latency_us_min,
                           row.latency_us_median, row.bandwidth_gb_per_s);
     }
   }
   deregister(net, out_memory);
   deregister(net, in_memory);
-  stand.seat().text.set(rows);
-  return stand.peer().meet();
+  fixture.status().text.set(rows);
+  return fixture.peer().meet();
 }
 
 constexpr Check kBench = {

@@ -18,22 +18,22 @@
 namespace plexus::conformance {
 namespace {
 
-/// Stores the check's result on its seat.
-void leave_result(Seat& seat, const Result<void>& result) {
+/// Stores the check's result in the status of its process.
+void leave_result(ProcessStatus& status, const Result<void>& result) {
   if (result.has_value()) {
-    seat.state = SeatState::kPassed;
+    status.state = ProcessState::kPassed;
     return;
   }
-  seat.text.set(result.error().message());
+  status.text.set(result.error().message());
   switch (result.error().code()) {
     case kSkipCode:
-      seat.state = SeatState::kSkipped;
+      status.state = ProcessState::kSkipped;
       return;
     case kLeftAloneCode:
-      seat.state = SeatState::kLeftAlone;
+      status.state = ProcessState::kLeftAlone;
       return;
     default:
-      seat.state = SeatState::kFailed;
+      status.state = ProcessState::kFailed;
   }
 }
 
@@ -48,29 +48,32 @@ void become_quiet(int output) {
 }
 
 /// Loaded before the plugin, so that its symbols are available to it.
-void preload(const std::vector<std::filesystem::path>& files, Seat& seat) {
+void preload(const std::vector<std::filesystem::path>& files, ProcessStatus& status) {
   for (const std::filesystem::path& file : files) {
     if (::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-      seat.text.set("the kit cannot load a stub of CUDA before the plugin");
-      seat.state = SeatState::kFailed;
+      status.text.set("the kit cannot load a stub of CUDA before the plugin");
+      status.state = ProcessState::kFailed;
       ::_exit(0);
     }
   }
 }
 
 /// In the forked process.
-[[noreturn]] void run_check(const Check& check, Stand::Options options, Seat& seat, int output) {
+[[noreturn]] void run_check(const Check& check,
+                            Fixture::Options options,
+                            ProcessStatus& status,
+                            int output) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setpgid(0, 0);
   become_quiet(output);
-  seat.pid = ::getpid();
-  preload(options.subject.preload, seat);
+  status.pid = ::getpid();
+  preload(options.subject.preload, status);
   {
-    Stand stand(std::move(options), seat);
-    leave_result(seat, check.run(stand));
+    Fixture fixture(std::move(options), status);
+    leave_result(status, check.run(fixture));
   }
   if (check.options.exits) {
-    seat.place = Place::kExit;
+    status.place = Place::kExit;
     std::exit(0);  // NOLINT(concurrency-mt-unsafe): what is checked is the plugin's part of it
   }
   ::_exit(0);
@@ -93,9 +96,9 @@ std::string last_line(int output) {
 }  // namespace
 
 Result<Cell> Cell::start(const Subject& subject, const Check& check) {
-  PLEXUS_TRY(board, make_board());
+  PLEXUS_TRY(page, make_status_page());
   PLEXUS_TRY(channels, Channel::make_pair());
-  Cell cell(check, std::move(board), check.options.limit * subject.patience);
+  Cell cell(check, std::move(page), check.options.limit * subject.patience);
   std::fflush(nullptr);  // otherwise the children would write the buffered output again
   for (uint32_t role = 0; role < check.options.processes; ++role) {
     const int output = ::memfd_create("plexus-check", MFD_CLOEXEC);
@@ -110,10 +113,10 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
       for (const Process& other : cell.processes_) {
         ::close(other.output);
       }
-      run_check(check, {subject, role, std::move(own), &cell.board_->seats[1 - role]},
-                cell.board_->seats[role], output);
+      run_check(check, {subject, role, std::move(own), &cell.page_->statuses[1 - role]},
+                cell.page_->statuses[role], output);
     }
-    cell.board_->seats[role].pid = pid;
+    cell.page_->statuses[role].pid = pid;
     ::setpgid(pid, pid);  // in both processes, because either may come first
     cell.processes_.push_back({pid, false, 0, output});
     constexpr int kTimesMost = 10;  // limits inside the process end earlier
@@ -124,7 +127,7 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
 
 Cell& Cell::operator=(Cell&& other) noexcept {
   std::swap(check_, other.check_);
-  std::swap(board_, other.board_);
+  std::swap(page_, other.page_);
   std::swap(begin_, other.begin_);
   std::swap(limit_, other.limit_);
   std::swap(deadlines_, other.deadlines_);
@@ -175,14 +178,14 @@ std::optional<Verdict> Cell::poll() {
 
 std::optional<std::string> Cell::find_crash(size_t role) const {
   const Process& process = processes_[role];
-  const Seat& seat = board_->seats[role];
+  const ProcessStatus& status = page_->statuses[role];
   const std::string who =
       processes_.size() > 1 ? fmt::format("process {} of the check", role) : "the process";
-  const char* const place = place_name(seat.place.load());
+  const char* const place = place_name(status.place.load());
   if (!process.has_ended) {
     return fmt::format("{} did not end in time: it is in {}", who, place);
   }
-  if (seat.state == SeatState::kDiedOnPurpose) {
+  if (status.state == ProcessState::kDiedOnPurpose) {
     return std::nullopt;
   }
   if (WIFSIGNALED(process.status)) {
@@ -192,7 +195,7 @@ std::optional<std::string> Cell::find_crash(size_t role) const {
     return fmt::format("{} was killed by SIG{} in {}{}{}", who, name == nullptr ? "?" : name, place,
                        words.empty() ? "" : "; its last output: ", words);
   }
-  if (seat.state == SeatState::kRunning || WEXITSTATUS(process.status) != 0) {
+  if (status.state == ProcessState::kRunning || WEXITSTATUS(process.status) != 0) {
     const std::string words = last_line(process.output);
     return fmt::format("{} exited with code {} in {}{}{}", who, WEXITSTATUS(process.status), place,
                        words.empty() ? "" : "; its last output: ", words);
@@ -203,26 +206,27 @@ std::optional<std::string> Cell::find_crash(size_t role) const {
 Verdict Cell::judge(bool is_late) {
   Verdict verdict{.check = check_,
                   .outcome = Outcome::kPass,
-                  .detail = board_->seats[0].text.get(),
+                  .detail = page_->statuses[0].text.get(),
                   .seconds = std::chrono::duration<double>(Clock::now() - begin_).count()};
   // In order of weight: a crash, a rule broken on the way, the check's own message.
   std::array<std::string, 4> reasons;
   std::string skipped;
   for (size_t role = 0; role < processes_.size(); ++role) {
-    const Seat& seat = board_->seats[role];
-    const bool has_story = seat.state == SeatState::kFailed || seat.state == SeatState::kLeftAlone;
+    const ProcessStatus& status = page_->statuses[role];
+    const bool has_story =
+        status.state == ProcessState::kFailed || status.state == ProcessState::kLeftAlone;
     if (const auto crash = find_crash(role); crash.has_value() && reasons[0].empty()) {
       reasons[0] = *crash;
     }
-    if (seat.has_broken_text && reasons[1].empty()) {
-      reasons[1] = seat.broken.get();
+    if (status.has_broken_text && reasons[1].empty()) {
+      reasons[1] = status.broken.get();
     }
-    const size_t rank = seat.state == SeatState::kFailed ? 2 : 3;
+    const size_t rank = status.state == ProcessState::kFailed ? 2 : 3;
     if (has_story && reasons[rank].empty()) {
-      reasons[rank] = seat.text.get();
+      reasons[rank] = status.text.get();
     }
-    if (seat.state == SeatState::kSkipped) {
-      skipped = seat.text.get();
+    if (status.state == ProcessState::kSkipped) {
+      skipped = status.text.get();
     }
   }
   if (is_late && !reasons[2].empty()) {

@@ -9,10 +9,10 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "tools/conformance/board.hpp"
 #include "tools/conformance/check.hpp"
 #include "tools/conformance/run_delay.hpp"
 #include "tools/conformance/runner.hpp"
+#include "tools/conformance/status_page.hpp"
 
 namespace plexus::conformance {
 
@@ -35,8 +35,8 @@ class Cell {
     int status = 0;   // from waitpid
     int output = -1;  // what it wrote to stdout and stderr
   };
-  Cell(const Check& check, SharedBoard board, std::chrono::milliseconds limit)
-      : check_(&check), board_(std::move(board)), begin_(Clock::now()), limit_(limit) {}
+  Cell(const Check& check, SharedStatusPage page, std::chrono::milliseconds limit)
+      : check_(&check), page_(std::move(page)), begin_(Clock::now()), limit_(limit) {}
   [[nodiscard]] bool is_late();
   [[nodiscard]] Verdict judge(bool is_late);
   /// nullopt: this process reported success.
@@ -44,7 +44,7 @@ class Cell {
   void kill_all() noexcept;
 
   const Check* check_;
-  SharedBoard board_;
+  SharedStatusPage page_;
   Clock::time_point begin_;
   std::chrono::milliseconds limit_;
   std::vector<FairDeadline> deadlines_;  // [processes]; the check is late when all have passed

@@ -34,14 +34,14 @@ Result<std::array<Channel, 2>> Channel::make_pair() {
 
 Channel::Channel(Channel&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
-      seat_(other.seat_),
+      status_(other.status_),
       peer_(other.peer_),
       trace_(other.trace_),
       limit_(other.limit_) {}
 
 Channel& Channel::operator=(Channel&& other) noexcept {
   std::swap(fd_, other.fd_);
-  std::swap(seat_, other.seat_);
+  std::swap(status_, other.status_);
   std::swap(peer_, other.peer_);
   std::swap(trace_, other.trace_);
   std::swap(limit_, other.limit_);
@@ -54,9 +54,12 @@ Channel::~Channel() {
   }
 }
 
-void Channel::attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit, Trace& trace) {
+void Channel::attach(ProcessStatus& status,
+                     const ProcessStatus* peer,
+                     std::chrono::milliseconds limit,
+                     Trace& trace) {
   trace_ = &trace;
-  seat_ = &seat;
+  status_ = &status;
   peer_ = peer;
   limit_ = limit;
 }
@@ -70,13 +73,13 @@ Result<void> Channel::send_bytes(std::span<const std::byte> bytes) {
 }
 
 Result<bool> Channel::wait_readable() {
-  seat_->place = Place::kWaitingForPeer;
+  status_->place = Place::kWaitingForPeer;
   PLEXUS_TRY(events, wait_for_peer(fd_));
   if (events == 0) {
     return fail(kLeftAloneCode, "the other process of the check did not start within {} ms",
                 limit_.count());
   }
-  seat_->place = Place::kKit;
+  status_->place = Place::kKit;
   return (events & POLLIN) != 0;
 }
 
@@ -121,10 +124,10 @@ Result<void> Channel::wait_for_end() {
   if (pid_fd < 0) {
     return ok();  // ended, and reaped by the kit
   }
-  seat_->place = Place::kWaitingForPeer;
+  status_->place = Place::kWaitingForPeer;
   const auto events = wait_for_peer(pid_fd);
   ::close(pid_fd);
-  seat_->place = Place::kKit;
+  status_->place = Place::kKit;
   if (!events.has_value() || events.value() == 0) {
     return fail(kLeftAloneCode, "the other process of the check did not end within {} ms",
                 limit_.count());

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "core/base/result.hpp"
-#include "tools/conformance/board.hpp"
+#include "tools/conformance/status_page.hpp"
 #include "tools/conformance/trace.hpp"
 
 namespace plexus::conformance {
@@ -25,9 +25,12 @@ class Channel {
   Channel& operator=(Channel&& other) noexcept;
   ~Channel();
 
-  /// `peer`: the other process's seat. `seat` shows when the process waits here. Waits end after
-  /// `limit`. Meetings are written to `trace`.
-  void attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit, Trace& trace);
+  /// `peer`: the other process's status. `status` shows when the process waits here. Waits end
+  /// after `limit`. Barriers are written to `trace`.
+  void attach(ProcessStatus& status,
+              const ProcessStatus* peer,
+              std::chrono::milliseconds limit,
+              Trace& trace);
 
   template <class T>
   [[nodiscard]] Result<void> send(const T& value) {
@@ -55,8 +58,8 @@ class Channel {
   [[nodiscard]] Result<int> wait_for_peer(int fd) const;
 
   int fd_ = -1;
-  Seat* seat_ = nullptr;
-  const Seat* peer_ = nullptr;
+  ProcessStatus* status_ = nullptr;
+  const ProcessStatus* peer_ = nullptr;
   Trace* trace_ = nullptr;
   std::chrono::milliseconds limit_{0};
 };

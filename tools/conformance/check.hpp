@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tools/conformance/fixture.hpp"
 #include "tools/conformance/net.hpp"
-#include "tools/conformance/stand.hpp"
 #include "tools/conformance/traffic.hpp"
 
 namespace plexus::conformance {
@@ -28,7 +28,7 @@ struct Check {
   const char* id = nullptr;
   const char* title = nullptr;  // what is true of a plugin that passes
   const char* rule = nullptr;   // the sentence of the contract
-  Result<void> (*run)(Stand&) = nullptr;
+  Result<void> (*run)(Fixture&) = nullptr;
   CheckOptions options = {};
 };
 
@@ -83,16 +83,16 @@ inline constexpr PluginKind kPluginKinds[] = {PluginKind::kNet, PluginKind::kTun
 
 /// `f` with a context of the plugin.
 template <Result<void> (*f)(const Context&)>
-Result<void> on_context(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> on_context(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   return f(context);
 }
 
 /// `f` with a connection between two contexts, as between two ranks of one process.
 template <Result<void> (*f)(Pair&)>
-Result<void> on_pair(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> on_pair(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(sender, Context::open(net));
   PLEXUS_TRY(receiver, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(sender, receiver));
@@ -101,10 +101,10 @@ Result<void> on_pair(Stand& stand) {
 
 /// Two processes: `out` with the sending end in one, `in` with the receiving end in the other.
 template <Result<void> (*out)(Send&), Result<void> (*in)(Recv&)>
-Result<void> on_processes(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> on_processes(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
-  if (stand.role() == 0) {
+  if (fixture.role() == 0) {
     PLEXUS_TRY(send, connect_to_peer(context));
     return out(send);
   }

@@ -16,9 +16,9 @@ constexpr size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xA5};
 
 /// A buffer at an offset, with guards on both sides.
-class Room {
+class CollnetBuffer {
  public:
-  Room(size_t size_bytes, size_t offset_bytes)
+  CollnetBuffer(size_t size_bytes, size_t offset_bytes)
       : begin_(kGuardBytes + offset_bytes), bytes_(begin_ + size_bytes + kGuardBytes, kGuard) {}
   [[nodiscard]] std::byte* data() noexcept { return bytes_.data() + begin_; }
   [[nodiscard]] size_t size_bytes() const noexcept { return bytes_.size() - begin_ - kGuardBytes; }
@@ -40,8 +40,8 @@ class Room {
 
 /// One member's side of a reduction.
 struct Side {
-  Room send;
-  Room recv;
+  CollnetBuffer send;
+  CollnetBuffer recv;
   plexus_collnet_reduction_t what{};
   plexus_collnet_request_t* request = nullptr;
   bool is_started = false;
@@ -84,11 +84,11 @@ Result<bool> advance(Member& member, Side& side) {
   return side.is_done;
 }
 
-Result<void> connect_all(Stand& stand,
+Result<void> connect_all(Fixture& fixture,
                          Team& team,
                          const std::vector<plexus_net_handle_t>& handles) {
   std::vector<bool> is_connected(team.members.size());
-  return stand.wait_until("connect of all members", [&]() -> Result<bool> {
+  return fixture.wait_until("connect of all members", [&]() -> Result<bool> {
     bool all = true;
     for (size_t i = 0; i < team.members.size(); ++i) {
       if (is_connected[i]) {
@@ -96,7 +96,7 @@ Result<void> connect_all(Stand& stand,
       }
       const int32_t code = team.members[i].try_connect(handles, team.numbers[i]);
       if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-        return failed(stand.monitor(), "connect", code);
+        return failed(fixture.monitor(), "connect", code);
       }
       is_connected[i] = code == PLEXUS_OK;
       all = all && is_connected[i];
@@ -107,18 +107,18 @@ Result<void> connect_all(Stand& stand,
 
 }  // namespace
 
-Result<Collnet> Collnet::load(Stand& stand) {
-  PLEXUS_TRY(library, load_library(stand));
-  stand.seat().place = Place::kLoading;
+Result<Collnet> Collnet::load(Fixture& fixture) {
+  PLEXUS_TRY(library, load_library(fixture));
+  fixture.status().place = Place::kLoading;
   auto plugin = load_collnet_plugin(library);
-  stand.seat().place = Place::kKit;
+  fixture.status().place = Place::kKit;
   if (plugin.has_error()) {
     return wrong("it cannot be used: {}", plugin.error().message());
   }
   if (plugin.value() == nullptr) {
     return wrong("it has neither plexus_collnet_query nor ncclCollNetPlugin_v6 to v12");
   }
-  return Collnet{&stand, std::move(plugin).value()};
+  return Collnet{&fixture, std::move(plugin).value()};
 }
 
 Result<CollnetUse> CollnetUse::open(const Collnet& collnet, uint64_t comm_id) {
@@ -257,27 +257,27 @@ Result<Team> make_team(const CollnetUse& use, uint32_t size) {
     team.members.push_back(std::move(member));
     team.numbers.push_back(number);
   }
-  PLEXUS_TRY(connect_all(*use.collnet().stand, team, handles));
+  PLEXUS_TRY(connect_all(*use.collnet().fixture, team, handles));
   return team;
 }
 
 Result<Team> make_team_of_processes(const CollnetUse& use, uint32_t size) {
-  Stand& stand = *use.collnet().stand;
+  Fixture& fixture = *use.collnet().fixture;
   Team team;
   team.size = size;
   std::vector<plexus_net_handle_t> handles(size);
-  for (uint32_t number = stand.role(); number < size; number += 2) {
+  for (uint32_t number = fixture.role(); number < size; number += 2) {
     PLEXUS_TRY(member, Member::listen(use));
     handles[number] = member.handle();
-    PLEXUS_TRY(stand.peer().send(member.handle()));
+    PLEXUS_TRY(fixture.peer().send(member.handle()));
     team.members.push_back(std::move(member));
     team.numbers.push_back(number);
   }
-  for (uint32_t number = 1 - stand.role(); number < size; number += 2) {
-    PLEXUS_TRY(handle, stand.peer().receive<plexus_net_handle_t>());
+  for (uint32_t number = 1 - fixture.role(); number < size; number += 2) {
+    PLEXUS_TRY(handle, fixture.peer().receive<plexus_net_handle_t>());
     handles[number] = handle;
   }
-  PLEXUS_TRY(connect_all(stand, team, handles));
+  PLEXUS_TRY(connect_all(fixture, team, handles));
   return team;
 }
 
@@ -304,12 +304,12 @@ Result<void> reduce(Team& team, const Reduction& reduction) {
   sides.reserve(team.members.size());
   for (size_t i = 0; i < team.members.size(); ++i) {
     parts.push_back(make_part(data, team.numbers[i]));
-    sides.push_back({Room(size_bytes, reduction.offset * element_bytes),
-                     Room(size_bytes, reduction.offset * element_bytes)});
+    sides.push_back({CollnetBuffer(size_bytes, reduction.offset * element_bytes),
+                     CollnetBuffer(size_bytes, reduction.offset * element_bytes)});
     sides[i].send.fill(parts[i]);
     PLEXUS_TRY(prepare(team.members[i], reduction, sides[i]));
   }
-  PLEXUS_TRY(team.members[0].stand().wait_until("a reduction", [&]() -> Result<bool> {
+  PLEXUS_TRY(team.members[0].fixture().wait_until("a reduction", [&]() -> Result<bool> {
     bool all = true;
     for (size_t i = 0; i < sides.size(); ++i) {
       PLEXUS_TRY(is_done, advance(team.members[i], sides[i]));
@@ -322,7 +322,7 @@ Result<void> reduce(Team& team, const Reduction& reduction) {
   }
   const std::vector<std::byte> expected = make_result(data, team.size);
   for (size_t i = 0; i < sides.size(); ++i) {
-    const Room& result = reduction.is_in_place ? sides[i].send : sides[i].recv;
+    const CollnetBuffer& result = reduction.is_in_place ? sides[i].send : sides[i].recv;
     PLEXUS_TRY(expect(result.holds(expected),
                       "the {} of {} elements of {} over {} members is wrong on member {}",
                       collnet_op_name(reduction.op), reduction.count,

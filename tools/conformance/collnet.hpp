@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "core/plugin/collnet_plugin.hpp"
-#include "tools/conformance/stand.hpp"
+#include "tools/conformance/fixture.hpp"
 
 namespace plexus::conformance {
 
 struct Collnet {
-  [[nodiscard]] static Result<Collnet> load(Stand& stand);
+  [[nodiscard]] static Result<Collnet> load(Fixture& fixture);
   [[nodiscard]] const plexus_collnet_ops_t& ops() const noexcept { return plugin->ops; }
-  [[nodiscard]] Monitor& monitor() const noexcept { return stand->monitor(); }
+  [[nodiscard]] Monitor& monitor() const noexcept { return fixture->monitor(); }
 
-  Stand* stand;
+  Fixture* fixture;
   std::shared_ptr<const CollnetPlugin> plugin;
 };
 
@@ -71,7 +71,7 @@ class Member {
   void deregister();
   /// Closes the memory, the group, then the listen handle.
   void close();
-  [[nodiscard]] Stand& stand() const noexcept { return *collnet_->stand; }
+  [[nodiscard]] Fixture& fixture() const noexcept { return *collnet_->fixture; }
   [[nodiscard]] Monitor& monitor() const noexcept { return collnet_->monitor(); }
 
  private:
@@ -114,8 +114,8 @@ inline constexpr int32_t kOps = PLEXUS_REDUCE_MIN + 1;
 
 /// A check with one context, for the table of checks.
 template <Result<void> (*f)(const CollnetUse&)>
-Result<void> on_use(Stand& stand) {
-  PLEXUS_TRY(collnet, Collnet::load(stand));
+Result<void> on_use(Fixture& fixture) {
+  PLEXUS_TRY(collnet, Collnet::load(fixture));
   PLEXUS_TRY(use, CollnetUse::open(collnet));
   return f(use);
 }

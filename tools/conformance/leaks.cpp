@@ -9,18 +9,18 @@ namespace plexus::conformance {
 namespace {
 
 /// Bytes currently allocated by malloc, without the monitor's log lines.
-uint64_t count_heap_bytes(Stand& stand) {
-  stand.monitor().forget_lines();
+uint64_t count_heap_bytes(Fixture& fixture) {
+  fixture.monitor().forget_lines();
   const struct mallinfo2 info = ::mallinfo2();
   return info.uordblks + info.hblkhd;
 }
 
 }  // namespace
 
-Result<void> leaves_no_memory(Stand& stand, const Repeated& repeated) {
-  const uint64_t before = count_heap_bytes(stand);
+Result<void> leaves_no_memory(Fixture& fixture, const Repeated& repeated) {
+  const uint64_t before = count_heap_bytes(fixture);
   PLEXUS_TRY(repeated.use(repeated.times));
-  const uint64_t now = count_heap_bytes(stand);
+  const uint64_t now = count_heap_bytes(fixture);
   // malloc counts what it keeps for the thread after a free
   constexpr uint64_t kCachedBytes = 4096;
   const uint64_t allowed =
@@ -29,12 +29,12 @@ Result<void> leaves_no_memory(Stand& stand, const Repeated& repeated) {
                 repeated.times, repeated.what);
 }
 
-Result<void> contexts_leave_nothing(Stand& stand,
+Result<void> contexts_leave_nothing(Fixture& fixture,
                                     const std::function<Result<void>(int times)>& use) {
   PLEXUS_TRY(use(20));
   const Holdings before;
   PLEXUS_TRY(
-      leaves_no_memory(stand, {.use = use, .times = 300, .what = "contexts", .bytes_each = 16}));
+      leaves_no_memory(fixture, {.use = use, .times = 300, .what = "contexts", .bytes_each = 16}));
   return before.expect_nothing_more("300 contexts were created and finalized");
 }
 

@@ -15,11 +15,11 @@ struct Repeated {
   const char* what;     // "contexts", for messages
   uint64_t bytes_each;  // average heap bytes that may remain per use
 };
-[[nodiscard]] Result<void> leaves_no_memory(Stand& stand, const Repeated& repeated);
+[[nodiscard]] Result<void> leaves_no_memory(Fixture& fixture, const Repeated& repeated);
 
 /// Checks that many contexts leave neither memory, descriptors nor threads. `use` logs through
-/// `stand`.
+/// `fixture`.
 [[nodiscard]] Result<void> contexts_leave_nothing(
-    Stand& stand, const std::function<Result<void>(int times)>& use);
+    Fixture& fixture, const std::function<Result<void>(int times)>& use);
 
 }  // namespace plexus::conformance

@@ -27,19 +27,19 @@ std::optional<std::string> explain_missing_cuda(const std::string& error) {
   return std::nullopt;
 }
 
-Result<Library> load_library(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto library = Library::load(stand.file());
-  stand.seat().place = Place::kKit;
+Result<Library> load_library(Fixture& fixture) {
+  fixture.status().place = Place::kLoading;
+  auto library = Library::load(fixture.file());
+  fixture.status().place = Place::kKit;
   if (library.has_error()) {
     return wrong("it cannot be loaded: {}", library.error().message());
   }
   return library;
 }
 
-Result<NcclTable> load_table(Stand& stand, const char* stem, NcclVersions versions) {
-  PLEXUS_TRY(library, load_library(stand));
-  const int named = stand.subject().nccl_version();
+Result<NcclTable> load_table(Fixture& fixture, const char* stem, NcclVersions versions) {
+  PLEXUS_TRY(library, load_library(fixture));
+  const int named = fixture.subject().nccl_version();
   const NcclVersions wanted = {std::max(named, versions.least),
                                named == 0 ? versions.most : std::min(named, versions.most)};
   auto table = find_newest_table(library, stem, wanted);

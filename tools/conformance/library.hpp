@@ -8,14 +8,16 @@
 #include "core/base/result.hpp"
 #include "core/plugin/library.hpp"
 #include "core/plugin/nccl_table.hpp"
-#include "tools/conformance/stand.hpp"
+#include "tools/conformance/fixture.hpp"
 
 namespace plexus::conformance {
 
-[[nodiscard]] Result<Library> load_library(Stand& stand);
+[[nodiscard]] Result<Library> load_library(Fixture& fixture);
 /// For the error of a load: explains a missing CUDA runtime and what helps. nullopt: another cause.
 [[nodiscard]] std::optional<std::string> explain_missing_cuda(const std::string& error);
 /// NCCL's table in the version that the subject names, or else the newest of `versions`.
-[[nodiscard]] Result<NcclTable> load_table(Stand& stand, const char* stem, NcclVersions versions);
+[[nodiscard]] Result<NcclTable> load_table(Fixture& fixture,
+                                           const char* stem,
+                                           NcclVersions versions);
 
 }  // namespace plexus::conformance

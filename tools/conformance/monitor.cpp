@@ -37,9 +37,9 @@ void Monitor::add_time(Place place, const Begin& begin) noexcept {
 }
 
 void Monitor::report(std::string_view breach) noexcept {
-  if (!seat_->is_broken.exchange(true)) {
-    seat_->broken.set(breach);
-    seat_->has_broken_text = true;
+  if (!status_->is_broken.exchange(true)) {
+    status_->broken.set(breach);
+    status_->has_broken_text = true;
   }
 }
 
@@ -51,7 +51,7 @@ void Monitor::check_code(Place place, int32_t code) {
   const auto self = std::this_thread::get_id();
   const std::scoped_lock lock(mutex_);
   Failure failure{self, fmt::format("{} returned code {}", place_name(place), code), 0};
-  std::erase_if(untold_, [&](const LogLine& line) {
+  std::erase_if(unreported_, [&](const LogLine& line) {
     if (line.thread == self) {
       failure.text = line.text;
       ++failure.lines;
@@ -101,7 +101,7 @@ void Monitor::take_line(int32_t level, const char* text) {
   const LogLine line{std::this_thread::get_id(), level, text};
   const std::scoped_lock lock(mutex_);
   if (level == PLEXUS_LOG_ERROR) {
-    untold_.push_back(line);
+    unreported_.push_back(line);
     errors_.fetch_add(1, std::memory_order_relaxed);
   }
   if (lines_.size() < kLinesMax) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call into the plugin goes through a `Monitor`. It records on the board where the process
-// is, takes the plugin's log lines, measures time, and checks the rules for every entry: no
+// Every call into the plugin goes through a `Monitor`. It records on the status page where the
+// process is, takes the plugin's log lines, measures time, and checks the rules for every entry: no
 // exception escapes, the code is one of plexus_plugin.h, PLEXUS_AGAIN is returned only where
-// allowed, a failure has its sentence. The first violation is left on the board and fails the
+// allowed, a failure has its sentence. The first violation is left on the status page and fails the
 // check, whatever else it finds.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 #include "plugin-api/plexus_plugin.h"
 
-#include "tools/conformance/board.hpp"
+#include "tools/conformance/status_page.hpp"
 
 namespace plexus::conformance {
 
@@ -32,7 +32,7 @@ struct LogLine {
 /// Threads: any.
 class Monitor {
  public:
-  explicit Monitor(Seat& seat) : seat_(&seat) {}
+  explicit Monitor(ProcessStatus& status) : status_(&status) {}
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
@@ -112,14 +112,14 @@ class Monitor {
   };
   // What these two cost is in every time that the kit's benchmark measures.
   Begin enter(Place place) noexcept {
-    seat_->place.store(place, std::memory_order_relaxed);
+    status_->place.store(place, std::memory_order_relaxed);
     return is_measured() ? begin_now() : Begin{};
   }
   void leave(Place place, const Begin& begin) noexcept {
     if (is_measured()) {
       add_time(place, begin);
     }
-    seat_->place.store(Place::kKit, std::memory_order_relaxed);
+    status_->place.store(Place::kKit, std::memory_order_relaxed);
   }
   [[nodiscard]] bool is_measured() const noexcept {
     return measured_ == std::this_thread::get_id();
@@ -134,12 +134,13 @@ class Monitor {
   void check_code(Place place, int32_t code);
   void take_line(int32_t level, const char* text);
 
-  Seat* seat_;
+  ProcessStatus* status_;
   std::thread::id measured_;
   std::atomic<uint32_t> errors_{0};
   mutable std::mutex mutex_;
-  std::vector<LogLine> lines_;     // guarded by mutex_
-  std::vector<LogLine> untold_;    // guarded by mutex_: error lines of calls that have not returned
+  std::vector<LogLine> lines_;  // guarded by mutex_
+  std::vector<LogLine>
+      unreported_;                 // guarded by mutex_: error lines of calls that have not returned
   std::vector<Failure> failures_;  // guarded by mutex_: the latest of each thread
   std::array<std::array<std::atomic<uint64_t>, kBuckets>, kPlaces> histogram_{};
   std::array<std::atomic<int64_t>, kPlaces> longest_{};

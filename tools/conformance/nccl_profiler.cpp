@@ -165,14 +165,14 @@ const EventKind& event_kind(uint64_t type) {
                        [&](const EventKind& kind) { return kind.type == type; });
 }
 
-NcclProfiler::NcclProfiler(Stand& stand, NcclTable table)
-    : stand_(&stand),
+NcclProfiler::NcclProfiler(Fixture& fixture, NcclTable table)
+    : fixture_(&fixture),
       table_(std::move(table)),
       mask_(Immortal<ProfilerMasks>::instance().find_or_make(table_.object.address)) {}
 
-Result<NcclProfiler> NcclProfiler::load(Stand& stand) {
-  PLEXUS_TRY(table, load_table(stand, "ncclProfiler", {4, 7}));
-  return NcclProfiler(stand, std::move(table));
+Result<NcclProfiler> NcclProfiler::load(Fixture& fixture) {
+  PLEXUS_TRY(table, load_table(fixture, "ncclProfiler", {4, 7}));
+  return NcclProfiler(fixture, std::move(table));
 }
 
 std::string NcclProfiler::name() const {

@@ -17,8 +17,8 @@ namespace plexus::conformance {
 class NcclProfiler {
  public:
   /// The version that the subject names, or else the newest.
-  [[nodiscard]] static Result<NcclProfiler> load(Stand& stand);
-  [[nodiscard]] Stand& stand() const noexcept { return *stand_; }
+  [[nodiscard]] static Result<NcclProfiler> load(Fixture& fixture);
+  [[nodiscard]] Fixture& fixture() const noexcept { return *fixture_; }
   [[nodiscard]] int version() const noexcept { return table_.version; }
   [[nodiscard]] const std::string& entry() const noexcept { return table_.symbol; }
   [[nodiscard]] std::string name() const;
@@ -30,8 +30,8 @@ class NcclProfiler {
 
  private:
   friend class ProfilerSession;
-  NcclProfiler(Stand& stand, NcclTable table);
-  Stand* stand_;
+  NcclProfiler(Fixture& fixture, NcclTable table);
+  Fixture* fixture_;
   NcclTable table_;
   int* mask_;  // never freed
 };
@@ -80,8 +80,8 @@ class ProfilerSession {
   /// Records all of the kind's states in order.
   [[nodiscard]] Result<void> record_all(EventHandle event, const EventKind& kind);
   [[nodiscard]] Result<void> stop(EventHandle event);
-  [[nodiscard]] Monitor& monitor() const noexcept { return profiler_->stand().monitor(); }
-  [[nodiscard]] Stand& stand() const noexcept { return profiler_->stand(); }
+  [[nodiscard]] Monitor& monitor() const noexcept { return profiler_->fixture().monitor(); }
+  [[nodiscard]] Fixture& fixture() const noexcept { return profiler_->fixture(); }
   [[nodiscard]] int mask() const noexcept { return profiler_->mask(); }
 
  private:

@@ -78,9 +78,9 @@ TunerCosts make_costs(const TunerQuestion& question) {
   return costs;
 }
 
-Result<NcclTuner> NcclTuner::load(Stand& stand) {
-  PLEXUS_TRY(table, load_table(stand, "ncclTunerPlugin", {2, 6}));
-  return NcclTuner(stand, std::move(table));
+Result<NcclTuner> NcclTuner::load(Fixture& fixture) {
+  PLEXUS_TRY(table, load_table(fixture, "ncclTunerPlugin", {2, 6}));
+  return NcclTuner(fixture, std::move(table));
 }
 
 std::string NcclTuner::name() const {

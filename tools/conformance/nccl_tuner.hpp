@@ -53,8 +53,8 @@ class TunerCosts {
 class NcclTuner {
  public:
   /// The version that the subject names, or else the newest.
-  [[nodiscard]] static Result<NcclTuner> load(Stand& stand);
-  [[nodiscard]] Stand& stand() const noexcept { return *stand_; }
+  [[nodiscard]] static Result<NcclTuner> load(Fixture& fixture);
+  [[nodiscard]] Fixture& fixture() const noexcept { return *fixture_; }
   [[nodiscard]] int version() const noexcept { return table_.version; }
   [[nodiscard]] const std::string& entry() const noexcept { return table_.symbol; }
   [[nodiscard]] std::string name() const;
@@ -64,8 +64,8 @@ class NcclTuner {
   [[nodiscard]] bool has_entries() const noexcept;
 
  private:
-  NcclTuner(Stand& stand, NcclTable table) : stand_(&stand), table_(std::move(table)) {}
-  Stand* stand_;
+  NcclTuner(Fixture& fixture, NcclTable table) : fixture_(&fixture), table_(std::move(table)) {}
+  Fixture* fixture_;
   NcclTable table_;
 };
 
@@ -97,7 +97,7 @@ class NcclTunerSession {
                                        int algorithm,
                                        int protocol,
                                        size_t& chunk_bytes);
-  [[nodiscard]] Monitor& monitor() const noexcept { return tuner_->stand().monitor(); }
+  [[nodiscard]] Monitor& monitor() const noexcept { return tuner_->fixture().monitor(); }
   [[nodiscard]] const NcclTuner& tuner() const noexcept { return *tuner_; }
   /// The constants as init left them (v5 on).
   [[nodiscard]] const nccl_tuner_constants_v5_t& constants() const noexcept { return *constants_; }

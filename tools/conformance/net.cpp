@@ -40,18 +40,18 @@ Error failed(Monitor& monitor, const char* call, int32_t code) {
   return wrong("{} failed with code {}: {}", call, code, monitor.last_failure());
 }
 
-Result<Net> Net::load(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto plugin = NetPlugin::load(stand.file(), {.abi = stand.subject().abi, .v11 = ""});
-  stand.seat().place = Place::kKit;
+Result<Net> Net::load(Fixture& fixture) {
+  fixture.status().place = Place::kLoading;
+  auto plugin = NetPlugin::load(fixture.file(), {.abi = fixture.subject().abi, .v11 = ""});
+  fixture.status().place = Place::kKit;
   if (plugin.has_error()) {
     return wrong("it cannot be loaded: {}", plugin.error().message());
   }
-  return Net{&stand, plugin.value()};
+  return Net{&fixture, plugin.value()};
 }
 
 Result<Context> Context::open(const Net& net, uint64_t comm_id) {
-  Monitor& monitor = net.stand->monitor();
+  Monitor& monitor = net.fixture->monitor();
   plexus_net_config_t config{sizeof config,  -1,     comm_id, &Monitor::write_line,
                              monitor.sink(), nullptr};
   plexus_net_context_t* raw = nullptr;
@@ -59,7 +59,7 @@ Result<Context> Context::open(const Net& net, uint64_t comm_id) {
   if (made != PLEXUS_OK) {
     return failed(monitor, "init", made);
   }
-  net.stand->trace().add("init {} {}", address(raw), comm_id);
+  net.fixture->trace().add("init {} {}", address(raw), comm_id);
   Context context(net, raw);
   uint32_t count = 0;
   const int32_t counted =
@@ -229,7 +229,7 @@ void deregister(const Net& net, plexus_net_memory_t* memory) {
   if (memory == nullptr) {
     return;
   }
-  Monitor& monitor = net.stand->monitor();
+  Monitor& monitor = net.fixture->monitor();
   const int32_t code =
       monitor.call(Place::kDeregister, [&] { return net.ops().deregister(memory); });
   if (code != PLEXUS_OK) {
@@ -238,7 +238,7 @@ void deregister(const Net& net, plexus_net_memory_t* memory) {
 }
 
 Result<bool> progress(Send& send, bool& is_connected, Recv& recv, bool& is_accepted) {
-  Monitor& monitor = send.net().stand->monitor();
+  Monitor& monitor = send.net().fixture->monitor();
   if (!is_connected) {
     const int32_t code = send.try_connect();
     if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
@@ -265,7 +265,7 @@ Result<void> accept_after_quitters(const Context& context, const Listen& listen)
   recvs.push_back(listen.accept());
   bool is_connected = false;
   size_t accepted = 0;
-  return context.net().stand->wait_until(
+  return context.net().fixture->wait_until(
       "a connection after some abandoned attempts", [&]() -> Result<bool> {
         bool is_accepted = false;
         PLEXUS_TRY(progress(send, is_connected, recvs.back(), is_accepted));
@@ -278,13 +278,13 @@ Result<void> accept_after_quitters(const Context& context, const Listen& listen)
 }
 
 Result<Send> connect_to_peer(const Context& context) {
-  Stand& stand = *context.net().stand;
-  PLEXUS_TRY(handle, stand.peer().receive<NetHandle>());
+  Fixture& fixture = *context.net().fixture;
+  PLEXUS_TRY(handle, fixture.peer().receive<NetHandle>());
   Send send = context.connect(handle);
-  PLEXUS_TRY(stand.wait_until("connect to the other process", [&]() -> Result<bool> {
+  PLEXUS_TRY(fixture.wait_until("connect to the other process", [&]() -> Result<bool> {
     const int32_t code = send.try_connect();
     if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-      return failed(stand.monitor(), "connect", code);
+      return failed(fixture.monitor(), "connect", code);
     }
     return code == PLEXUS_OK;
   }));
@@ -292,14 +292,14 @@ Result<Send> connect_to_peer(const Context& context) {
 }
 
 Result<Recv> accept_from_peer(const Context& context) {
-  Stand& stand = *context.net().stand;
+  Fixture& fixture = *context.net().fixture;
   PLEXUS_TRY(listen, context.listen());
-  PLEXUS_TRY(stand.peer().send(listen.handle()));
+  PLEXUS_TRY(fixture.peer().send(listen.handle()));
   Recv recv = listen.accept();
-  PLEXUS_TRY(stand.wait_until("accept of the other process", [&]() -> Result<bool> {
+  PLEXUS_TRY(fixture.wait_until("accept of the other process", [&]() -> Result<bool> {
     const int32_t code = recv.try_accept();
     if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-      return failed(stand.monitor(), "accept", code);
+      return failed(fixture.monitor(), "accept", code);
     }
     return code == PLEXUS_OK;
   }));

@@ -13,16 +13,16 @@
 #include "plugin-api/plexus_net.h"
 
 #include "core/plugin/net_plugin.hpp"
-#include "tools/conformance/stand.hpp"
+#include "tools/conformance/fixture.hpp"
 
 namespace plexus::conformance {
 
 /// The loaded plugin.
 struct Net {
-  Stand* stand;
+  Fixture* fixture;
   std::shared_ptr<const NetPlugin> plugin;
 
-  [[nodiscard]] static Result<Net> load(Stand& stand);
+  [[nodiscard]] static Result<Net> load(Fixture& fixture);
   [[nodiscard]] const plexus_net_ops_t& ops() const noexcept { return plugin->ops(); }
   [[nodiscard]] bool is_native() const noexcept {
     return plugin->descriptor().entry == "plexus_plugin_query";
@@ -45,15 +45,15 @@ class Owned {
   void close() noexcept {
     if (raw_ != nullptr) {
       Raw* const raw = std::exchange(raw_, nullptr);
-      net_->stand->monitor().call_void(kPlace, [&] { (net_->ops().*kClose)(raw); });
+      net_->fixture->monitor().call_void(kPlace, [&] { (net_->ops().*kClose)(raw); });
     }
   }
   [[nodiscard]] Raw* raw() const noexcept { return raw_; }
   [[nodiscard]] const Net& net() const noexcept { return *net_; }
 
  protected:
-  [[nodiscard]] Monitor& monitor() const noexcept { return net_->stand->monitor(); }
-  [[nodiscard]] Trace& trace() const noexcept { return net_->stand->trace(); }
+  [[nodiscard]] Monitor& monitor() const noexcept { return net_->fixture->monitor(); }
+  [[nodiscard]] Trace& trace() const noexcept { return net_->fixture->trace(); }
   const Net* net_;
   Raw* raw_;
 };

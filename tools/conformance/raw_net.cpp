@@ -26,20 +26,20 @@ void* event_handle() {
 
 }  // namespace
 
-Result<RawNet> RawNet::choose(Stand& stand) {
-  PLEXUS_TRY(library, load_library(stand));
+Result<RawNet> RawNet::choose(Fixture& fixture) {
+  PLEXUS_TRY(library, load_library(fixture));
   auto choice =
-      nccl_net::choose_net(library, stand.subject().nccl_version(), nccl_net::V11Layout::kBySize);
+      nccl_net::choose_net(library, fixture.subject().nccl_version(), nccl_net::V11Layout::kBySize);
   if (choice.has_error()) {
     return wrong("{}", choice.error().message());
   }
   const int version = std::atoi(choice.value().entry.c_str() + std::strlen("ncclNetPlugin_v"));
-  return RawNet{&stand, std::move(choice.value().net), version};
+  return RawNet{&fixture, std::move(choice.value().net), version};
 }
 
 template <class Call>
 int32_t RawPair::call(Place place, const char* name, const Call& made) const {
-  Monitor& monitor = stand_->monitor();
+  Monitor& monitor = fixture_->monitor();
   return monitor.call(place, [&] {
     nccl_net::LogScope scope({&Monitor::write_line, monitor.sink()});
     return scope.finish(name, made());
@@ -54,7 +54,7 @@ Result<std::unique_ptr<RawPair>> RawPair::connect(const RawNet& raw,
 }
 
 Result<void> RawPair::open() {
-  Monitor& monitor = stand_->monitor();
+  Monitor& monitor = fixture_->monitor();
   if (net_->is_per_communicator()) {  // the others are initialised once, by the adapter
     const int32_t code = call(Place::kInit, "init", [&] { return net_->init(comm_, 1); });
     if (code != PLEXUS_OK) {
@@ -69,8 +69,8 @@ Result<void> RawPair::open() {
   if (code != PLEXUS_OK) {
     return failed(monitor, "listen", code);
   }
-  PLEXUS_TRY(stand_->wait_until("connect and accept of both ends",
-                                [&] { return advance_connect(handle); }));
+  PLEXUS_TRY(fixture_->wait_until("connect and accept of both ends",
+                                  [&] { return advance_connect(handle); }));
   return expect(std::all_of(handle.begin() + PLEXUS_NET_HANDLE_BYTES, handle.end(),
                             [](uint8_t byte) { return byte == kUntouched; }),
                 "listen or connect wrote beyond the {} bytes of the handle",
@@ -85,20 +85,20 @@ Result<bool> RawPair::advance_connect(Handle& handle) {
     code = call(Place::kConnect, "connect",
                 [&] { return net_->connect(comm_, 0, handle.data(), &send_.raw, place); });
     if (code != PLEXUS_OK) {
-      return failed(stand_->monitor(), "connect", code);
+      return failed(fixture_->monitor(), "connect", code);
     }
   }
   if (recv_.raw == nullptr) {
     code = call(Place::kAccept, "accept", [&] { return net_->accept(listen_, &recv_.raw, place); });
     if (code != PLEXUS_OK) {
-      return failed(stand_->monitor(), "accept", code);
+      return failed(fixture_->monitor(), "accept", code);
     }
   }
   return send_.raw != nullptr && recv_.raw != nullptr;
 }
 
 RawPair::~RawPair() {
-  Monitor& monitor = stand_->monitor();
+  Monitor& monitor = fixture_->monitor();
   if (send_.raw != nullptr) {
     monitor.call_void(Place::kCloseSend, [&] { net_->close_send(send_.raw); });
   }
@@ -117,7 +117,7 @@ Result<void> RawPair::register_memory(End& end, Place place, std::vector<std::by
   const plexus_net_region_t region{bytes.data(), bytes.size(), 0, -1, PLEXUS_MEMORY_HOST};
   const int32_t code =
       call(place, "regMr", [&] { return net_->register_memory(end.raw, region, &end.memory); });
-  return code == PLEXUS_OK ? Result<void>(ok()) : failed(stand_->monitor(), "regMr", code);
+  return code == PLEXUS_OK ? Result<void>(ok()) : failed(fixture_->monitor(), "regMr", code);
 }
 
 /// Of memory that needs no registration too: NCCL passes back what regMr gave.
@@ -140,7 +140,7 @@ Result<void> RawPair::post_recv(std::vector<std::byte>& target) {
   const int32_t code =
       call(Place::kIrecv, "irecv", [&] { return net_->irecv(recv_.raw, buffers, &request); });
   if (code != PLEXUS_OK) {
-    return failed(stand_->monitor(), "irecv", code);
+    return failed(fixture_->monitor(), "irecv", code);
   }
   PLEXUS_TRY(expect(request != early,
                     "irecv left `*request` as it was, {}, which NCCL then tests as a request",
@@ -155,7 +155,7 @@ Result<void> RawPair::post_send(std::vector<std::byte>& source) {
     return net_->isend(send_.raw, source.data(), source.size(), kTag, send_.memory, profile,
                        &send_.request);
   });
-  return code == PLEXUS_OK ? Result<void>(ok()) : failed(stand_->monitor(), "isend", code);
+  return code == PLEXUS_OK ? Result<void>(ok()) : failed(fixture_->monitor(), "isend", code);
 }
 
 /// NCCL zeroes the sizes of a receive, and neither `done` nor the one size of a send.
@@ -168,7 +168,7 @@ Result<void> RawPair::test(End& end, uint64_t size_bytes) {
     return net_->test(end.request, &is_done, arguments_.has_sizes ? sizes.data() : nullptr);
   });
   if (code != PLEXUS_OK) {
-    return failed(stand_->monitor(), is_send ? "test of a send" : "test of a receive", code);
+    return failed(fixture_->monitor(), is_send ? "test of a send" : "test of a receive", code);
   }
   PLEXUS_TRY(expect(is_done == 0 || is_done == 1,
                     "test returned without a value of 0 or 1 in `*done`: NCCL does not set it "
@@ -195,7 +195,7 @@ Result<void> RawPair::deliver(uint64_t size_bytes) {
   const auto state = [](const End& end) {
     return end.is_done ? "done" : end.request != nullptr ? "posted" : "not posted";
   };
-  PLEXUS_TRY(stand_->wait_until(
+  PLEXUS_TRY(fixture_->wait_until(
       [&] {
         return fmt::format("a message of {} bytes: its send is {}, its receive is {}", size_bytes,
                            state(send_), state(recv_));
@@ -211,8 +211,8 @@ Result<void> RawPair::deliver(uint64_t size_bytes) {
       }));
   const auto has_arrived = [&] { return std::equal(source.begin(), source.end(), target.begin()); };
   if (arguments_.is_early) {
-    PLEXUS_TRY(stand_->wait_until("the bytes of a receive that was done early",
-                                  [&]() -> Result<bool> { return has_arrived(); }));
+    PLEXUS_TRY(fixture_->wait_until("the bytes of a receive that was done early",
+                                    [&]() -> Result<bool> { return has_arrived(); }));
   }
   PLEXUS_TRY(expect(has_arrived(), "a message of {} bytes arrived corrupted", size_bytes));
   deregister(recv_);

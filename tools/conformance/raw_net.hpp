@@ -16,9 +16,9 @@ namespace plexus::conformance {
 
 struct RawNet {
   /// The table that the subject names, or else the newest.
-  [[nodiscard]] static Result<RawNet> choose(Stand& stand);
+  [[nodiscard]] static Result<RawNet> choose(Fixture& fixture);
 
-  Stand* stand;
+  Fixture* fixture;
   std::unique_ptr<const nccl_net::Net> net;
   int version;
 };
@@ -54,7 +54,7 @@ class RawPair {
     bool is_done = false;
   };
   RawPair(const RawNet& raw, const RawArguments& arguments)
-      : net_(raw.net.get()), stand_(raw.stand), arguments_(arguments) {}
+      : net_(raw.net.get()), fixture_(raw.fixture), arguments_(arguments) {}
   /// Calls the plugin through the monitor.
   template <class Call>
   int32_t call(Place place, const char* name, const Call& made) const;
@@ -68,7 +68,7 @@ class RawPair {
   [[nodiscard]] Result<void> test(End& end, uint64_t size_bytes);
 
   const nccl_net::Net* net_;
-  Stand* stand_;
+  Fixture* fixture_;
   RawArguments arguments_;
   bool is_open_ = false;
   nccl_net::CommState comm_;

@@ -42,17 +42,17 @@ struct End {
   int object;
 };
 /// The ends that belong to a listening end, which its handle names.
-struct Meeting {
+struct Wiring {
   int handle;
   std::vector<End> sends;
   std::vector<End> recvs;
 };
-using Meetings = std::map<std::string, Meeting>;  // by fingerprint
+using Wirings = std::map<std::string, Wiring>;  // by fingerprint
 
 /// Reads the trace of one process.
 class Reader {
  public:
-  Reader(size_t process, Meetings& meetings) : process_(process), meetings_(&meetings) {}
+  Reader(size_t process, Wirings& wirings) : process_(process), wirings_(&wirings) {}
 
   Result<std::vector<step>> read(std::istream& lines) {
     for (std::string line; std::getline(lines, line);) {
@@ -74,9 +74,9 @@ class Reader {
  private:
   int new_object() { return static_cast<int>(objects_++); }
   step& add(int what, const char* name) { return steps_.emplace_back(make_step(what, name)); }
-  Meeting& meeting_of(const std::string& fingerprint) {
-    const auto number = static_cast<int>(meetings_->size());
-    return meetings_->try_emplace(fingerprint, Meeting{number, {}, {}}).first->second;
+  Wiring& wiring_of(const std::string& fingerprint) {
+    const auto number = static_cast<int>(wirings_->size());
+    return wirings_->try_emplace(fingerprint, Wiring{number, {}, {}}).first->second;
   }
 
   Result<void> take(const std::string& thread, const std::vector<std::string>& words) {
@@ -90,25 +90,25 @@ class Reader {
       made.object = object_of_["listen " + words[3]] = new_object();
       made.on = object_of_["context " + words[1]];
       made.number = static_cast<int>(number_in(words, 2));
-      made.handle = meeting_of(words[4]).handle;
+      made.handle = wiring_of(words[4]).handle;
       fingerprint_of_[made.object] = words[4];
     } else if (what == "connect") {
       step& made = add(repeat::kConnect, "connect");
       made.object = object_of_["end " + words[1]] = new_object();
       made.on = object_of_["context " + words[2]];
       made.number = static_cast<int>(number_in(words, 3));
-      Meeting& meeting = meeting_of(words[4]);
-      made.handle = meeting.handle;
-      meeting.sends.push_back({process_, made.object});
+      Wiring& wiring = wiring_of(words[4]);
+      made.handle = wiring.handle;
+      wiring.sends.push_back({process_, made.object});
     } else if (what == "accept") {
       step& made = add(repeat::kAccept, "accept");
       made.object = object_of_["end " + words[1]] = new_object();
       made.on = object_of_["listen " + words[2]];
-      meeting_of(fingerprint_of_[made.on]).recvs.push_back({process_, made.object});
+      wiring_of(fingerprint_of_[made.on]).recvs.push_back({process_, made.object});
     } else if (what == "connected") {
       add(repeat::kConnected, "connect and accept").object = object_of_["end " + words[1]];
     } else if (what == "meet") {
-      add(repeat::kMeet, "meeting the other process");
+      add(repeat::kMeet, "a barrier with the other process");
     } else {
       take_request(thread, words);
     }
@@ -148,7 +148,7 @@ class Reader {
   }
 
   size_t process_;
-  Meetings* meetings_;
+  Wirings* wirings_;
   std::vector<step> steps_;
   size_t objects_ = 0;
   size_t requests_ = 0;
@@ -159,7 +159,7 @@ class Reader {
 };
 
 /// Numbers the messages, and says which buffer receives which.
-void match_messages(Program& program, const Meetings& meetings) {
+void match_messages(Program& program, const Wirings& wirings) {
   int messages = 0;
   for (auto& steps : program.processes) {
     for (step& each : steps) {
@@ -168,18 +168,18 @@ void match_messages(Program& program, const Meetings& meetings) {
       }
     }
   }
-  for (const auto& [fingerprint, meeting] : meetings) {
-    if (meeting.sends.size() != 1 || meeting.recvs.size() != 1) {
+  for (const auto& [fingerprint, wiring] : wirings) {
+    if (wiring.sends.size() != 1 || wiring.recvs.size() != 1) {
       continue;  // it is not known which are the ends of one connection
     }
     std::map<int, std::deque<repeat::buffer>> sent;  // by tag
-    for (const step& each : program.processes[meeting.sends[0].process]) {
-      if (each.what == repeat::kSend && each.on == meeting.sends[0].object) {
+    for (const step& each : program.processes[wiring.sends[0].process]) {
+      if (each.what == repeat::kSend && each.on == wiring.sends[0].object) {
         sent[each.buffers[0].tag].push_back(each.buffers[0]);
       }
     }
-    for (step& each : program.processes[meeting.recvs[0].process]) {
-      const bool is_here = each.what == repeat::kRecv && each.on == meeting.recvs[0].object;
+    for (step& each : program.processes[wiring.recvs[0].process]) {
+      const bool is_here = each.what == repeat::kRecv && each.on == wiring.recvs[0].object;
       for (int i = 0; is_here && i < each.count; ++i) {
         auto& queue = sent[each.buffers[i].tag];
         if (!queue.empty()) {
@@ -393,13 +393,13 @@ class Folder {
 
 Result<Program> read_program(const fs::path& folder, uint32_t processes) {
   Program program;
-  Meetings meetings;
+  Wirings wirings;
   for (uint32_t process = 0; process < processes; ++process) {
     std::ifstream lines(folder / std::to_string(process));
-    PLEXUS_TRY(steps, Reader(process, meetings).read(lines));
+    PLEXUS_TRY(steps, Reader(process, wirings).read(lines));
     program.processes.push_back(std::move(steps));
   }
-  match_messages(program, meetings);
+  match_messages(program, wirings);
   return program;
 }
 

@@ -90,7 +90,7 @@ struct RunOptions {
     const std::function<void(const Verdict&)>& progress);
 
 /// Runs one function in separate processes. The verdict's text is what a passing check left on its
-/// seat.
+/// status.
 [[nodiscard]] Result<Verdict> run_alone(const Subject& subject, const Check& check);
 
 }  // namespace plexus::conformance

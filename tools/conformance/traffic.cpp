@@ -55,16 +55,16 @@ Bytes make_message(uint64_t size_bytes, uint64_t seed) {
   return message;
 }
 
-bool is_told_right(const Net& net, uint64_t told, uint64_t size_bytes) {
-  return told == size_bytes || (told == 0 && !net.is_native());
+bool reports_right_size(const Net& net, uint64_t reported, uint64_t size_bytes) {
+  return reported == size_bytes || (reported == 0 && !net.is_native());
 }
 
-Room::Room(uint64_t size_bytes, uint64_t offset_bytes)
+GuardedBuffer::GuardedBuffer(uint64_t size_bytes, uint64_t offset_bytes)
     : bytes_(size_bytes + offset_bytes + 4 * kGuardBytes, kUntouched),
       begin_(aligned_begin(bytes_) + offset_bytes),
       size_bytes_(size_bytes) {}
 
-Result<void> Room::expect_message(std::span<const std::byte> message) const {
+Result<void> GuardedBuffer::expect_message(std::span<const std::byte> message) const {
   const std::span<const std::byte> all(bytes_);
   const auto arrived = all.subspan(begin_, message.size());
   const size_t different = first_difference(arrived, message);
@@ -166,9 +166,9 @@ Result<const Transfer*> Traffic::send(Send& via, std::span<const std::byte> data
 Result<const Transfer*> Traffic::recv(Recv& via, std::span<const Wanted> wanted) {
   auto item = std::make_unique<Item>();
   for (const Wanted& each : wanted) {
-    PLEXUS_TRY(memory, via.register_memory(each.room->data(), each.room->size_bytes()));
+    PLEXUS_TRY(memory, via.register_memory(each.target->data(), each.target->size_bytes()));
     item->memory.push_back(memory);
-    item->buffers.push_back({each.room->data(), each.room->size_bytes(), memory, each.tag, 0});
+    item->buffers.push_back({each.target->data(), each.target->size_bytes(), memory, each.tag, 0});
     item->transfer.sizes_bytes.push_back(~uint64_t{0});
   }
   return add(lane_of(nullptr, &via), std::move(item));
@@ -194,7 +194,7 @@ Result<bool> Traffic::post_next(Lane& lane) {
     return false;
   }
   if (code != PLEXUS_OK) {
-    return failed(stand_->monitor(), is_send ? "isend" : "irecv", code);
+    return failed(fixture_->monitor(), is_send ? "isend" : "irecv", code);
   }
   item.transfer.is_posted = true;
   ++posted_;
@@ -220,7 +220,7 @@ Result<bool> Traffic::test_posted(Lane& lane) {
       continue;
     }
     if (code != PLEXUS_OK) {
-      return failed(stand_->monitor(),
+      return failed(fixture_->monitor(),
                     lane.send != nullptr ? "test of a send" : "test of a receive", code);
     }
     item.transfer.is_done = true;
@@ -259,7 +259,7 @@ Result<bool> Traffic::step() {
 
 /// The limit applies to periods without progress, so a slow machine finishes and a hang does not.
 Result<void> Traffic::finish(milliseconds limit) {
-  const milliseconds bound = stand_->bound(limit);
+  const milliseconds bound = fixture_->bound(limit);
   FairDeadline deadline(bound);
   Pause pause;
   while (true) {
@@ -278,11 +278,11 @@ Result<void> Traffic::finish(milliseconds limit) {
 }
 
 Result<void> Traffic::finish(const Transfer& transfer) {
-  return stand_->wait_until([&] { return describe_rest(); },
-                            [&]() -> Result<bool> {
-                              PLEXUS_TRY(step());
-                              return transfer.is_done;
-                            });
+  return fixture_->wait_until([&] { return describe_rest(); },
+                              [&]() -> Result<bool> {
+                                PLEXUS_TRY(step());
+                                return transfer.is_done;
+                              });
 }
 
 Result<void> Traffic::settle(milliseconds time) {
@@ -310,12 +310,12 @@ template <class End>
 Result<bool> advance(End& end,
                      const std::function<int32_t(plexus_net_request_t**)>& post,
                      plexus_net_request_t*& request,
-                     uint64_t& told) {
+                     uint64_t& reported) {
   const bool is_posted = request != nullptr;
-  const int32_t code = is_posted ? end.test(request, &told) : post(&request);
+  const int32_t code = is_posted ? end.test(request, &reported) : post(&request);
   if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
     constexpr bool kIsSend = std::is_same_v<End, Send>;
-    return failed(end.net().stand->monitor(),
+    return failed(end.net().fixture->monitor(),
                   is_posted ? (kIsSend ? "test of a send" : "test of a receive")
                             : (kIsSend ? "isend" : "irecv"),
                   code);
@@ -325,8 +325,8 @@ Result<bool> advance(End& end,
 
 }  // namespace
 
-Result<ToldSizes> carry(Pair& pair, const OneMessage& message) {
-  ToldSizes told;
+Result<ReportedSizes> carry(Pair& pair, const OneMessage& message) {
+  ReportedSizes reported;
   plexus_net_request_t* sent = nullptr;
   plexus_net_request_t* received = nullptr;
   bool is_sent = false;
@@ -334,24 +334,24 @@ Result<ToldSizes> carry(Pair& pair, const OneMessage& message) {
   const auto state = [](bool is_done, const void* request) {
     return is_done ? "done" : request != nullptr ? "posted" : "not posted";
   };
-  PLEXUS_TRY(pair.send.net().stand->wait_until(
+  PLEXUS_TRY(pair.send.net().fixture->wait_until(
       [&] {
         return fmt::format("{}: its send is {}, its receive is {}", message.what,
                            state(is_sent, sent), state(is_received, received));
       },
       [&]() -> Result<bool> {
         if (!is_received) {
-          PLEXUS_TRY(is_done, advance(pair.recv, message.irecv, received, told.received));
+          PLEXUS_TRY(is_done, advance(pair.recv, message.irecv, received, reported.received));
           is_received = is_done;
         }
         if (!is_sent) {
-          PLEXUS_TRY(is_done, advance(pair.send, message.isend, sent, told.sent));
+          PLEXUS_TRY(is_done, advance(pair.send, message.isend, sent, reported.sent));
           is_sent = is_done;
         }
         return is_sent && is_received;
       },
       message.limit));
-  return told;
+  return reported;
 }
 
 namespace {
@@ -378,7 +378,7 @@ struct Outgoing {
   std::vector<const Transfer*> transfers;
 };
 struct Incoming {
-  std::deque<Room> rooms;
+  std::deque<GuardedBuffer> targets;
   std::vector<const Transfer*> transfers;
 };
 
@@ -408,9 +408,9 @@ Result<void> add_incoming(Traffic& traffic,
                           std::span<const TestMessage> messages,
                           Incoming& in) {
   for (const TestMessage& test_message : messages) {
-    in.rooms.emplace_back(test_message.size_bytes + test_message.spare_bytes,
-                          test_message.target_offset);
-    PLEXUS_TRY(transfer, traffic.recv(recv, in.rooms.back(), test_message.tag));
+    in.targets.emplace_back(test_message.size_bytes + test_message.spare_bytes,
+                            test_message.target_offset);
+    PLEXUS_TRY(transfer, traffic.recv(recv, in.targets.back(), test_message.tag));
     in.transfers.push_back(transfer);
   }
   return ok();
@@ -418,9 +418,9 @@ Result<void> add_incoming(Traffic& traffic,
 
 Result<void> check_outgoing(std::span<const TestMessage> messages, const Outgoing& out) {
   for (size_t i = 0; i < messages.size(); ++i) {
-    const uint64_t told = out.transfers[i]->sizes_bytes[0];
-    PLEXUS_TRY(expect(told == messages[i].size_bytes,
-                      "test of send {} reports {} bytes, sent were {}", i, told,
+    const uint64_t reported = out.transfers[i]->sizes_bytes[0];
+    PLEXUS_TRY(expect(reported == messages[i].size_bytes,
+                      "test of send {} reports {} bytes, sent were {}", i, reported,
                       messages[i].size_bytes));
     PLEXUS_TRY(expect(std::equal(out.sources[i].message.begin(), out.sources[i].message.end(),
                                  out.sources[i].data().begin()),
@@ -433,11 +433,11 @@ Result<void> check_incoming(const Net& net,
                             std::span<const TestMessage> messages,
                             const Incoming& in) {
   for (size_t i = 0; i < messages.size(); ++i) {
-    const uint64_t told = in.transfers[i]->sizes_bytes[0];
-    PLEXUS_TRY(expect(is_told_right(net, told, messages[i].size_bytes),
-                      "test of receive {} reports {} bytes, sent were {}", i, told,
+    const uint64_t reported = in.transfers[i]->sizes_bytes[0];
+    PLEXUS_TRY(expect(reports_right_size(net, reported, messages[i].size_bytes),
+                      "test of receive {} reports {} bytes, sent were {}", i, reported,
                       messages[i].size_bytes));
-    if (auto checked = in.rooms[i].expect_message(make_message(messages[i].size_bytes, i));
+    if (auto checked = in.targets[i].expect_message(make_message(messages[i].size_bytes, i));
         checked.has_error()) {
       return std::move(checked).error().with_context(fmt::format("message {}", i));
     }
@@ -451,7 +451,7 @@ Result<void> deliver(Pair& pair, std::span<const TestMessage> wanted, Testing te
   const auto messages = shorten(wanted, pair.send.message_bytes_max());
   Outgoing out;
   Incoming in;
-  Traffic traffic(*pair.send.net().stand, testing);
+  Traffic traffic(*pair.send.net().fixture, testing);
   PLEXUS_TRY(add_incoming(traffic, pair.recv, messages, in));
   PLEXUS_TRY(add_outgoing(traffic, pair.send, messages, out));
   PLEXUS_TRY(traffic.finish());
@@ -467,7 +467,7 @@ Result<Pair> connect_ends(const Context& sender, const Context& receiver, uint32
   Recv recv = listen.accept();
   bool is_connected = false;
   bool is_accepted = false;
-  PLEXUS_TRY(sender.net().stand->wait_until("connect and accept of both ends", [&] {
+  PLEXUS_TRY(sender.net().fixture->wait_until("connect and accept of both ends", [&] {
     return progress(send, is_connected, recv, is_accepted);
   }));
   return Pair{std::move(listen), std::move(send), std::move(recv)};
@@ -494,7 +494,7 @@ Result<void> deliver(Pair& pair, const TestMessage& test_message) {
 Result<void> deliver_out(Send& send, std::span<const TestMessage> wanted) {
   const auto messages = shorten(wanted, send.message_bytes_max());
   Outgoing out;
-  Traffic traffic(*send.net().stand);
+  Traffic traffic(*send.net().fixture);
   PLEXUS_TRY(add_outgoing(traffic, send, messages, out));
   PLEXUS_TRY(traffic.finish());
   return check_outgoing(messages, out);
@@ -503,7 +503,7 @@ Result<void> deliver_out(Send& send, std::span<const TestMessage> wanted) {
 Result<void> deliver_in(Recv& recv, std::span<const TestMessage> wanted) {
   const auto messages = shorten(wanted, recv.message_bytes_max());
   Incoming in;
-  Traffic traffic(*recv.net().stand);
+  Traffic traffic(*recv.net().fixture);
   PLEXUS_TRY(add_incoming(traffic, recv, messages, in));
   PLEXUS_TRY(traffic.finish());
   return check_incoming(recv.net(), messages, in);

@@ -3,7 +3,7 @@
 // what can be posted, test what is posted, repeat. Only the oldest request of each end is tested,
 // as in NCCL: plugins may rely on it, and NVIDIA's own socket transport does, whose requests
 // exchange their sizes when they are first tested. Buffers are registered before use and
-// deregistered after it. `Room` is a buffer that detects writes beyond its bounds.
+// deregistered after it. `GuardedBuffer` is a buffer that detects writes beyond its bounds.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ using Bytes = std::vector<std::byte>;
 /// Contents that depend on `seed` and position.
 [[nodiscard]] Bytes make_message(uint64_t size_bytes, uint64_t seed);
 
-/// Whether `told`, by test(), is right for a receive of `size_bytes`. A plugin of NCCL's ABI may
-/// leave it 0, because hosts ignore it there; the check request.sizes looks at that.
-[[nodiscard]] bool is_told_right(const Net& net, uint64_t told, uint64_t size_bytes);
+/// Whether `reported`, by test(), is right for a receive of `size_bytes`. A plugin of NCCL's ABI
+/// may leave it 0, because hosts ignore it there; the check request.sizes looks at that.
+[[nodiscard]] bool reports_right_size(const Net& net, uint64_t reported, uint64_t size_bytes);
 
 /// A buffer to receive into, with guards on both sides.
-class Room {
+class GuardedBuffer {
  public:
   /// `offset_bytes`: of its address from a multiple of 64.
-  explicit Room(uint64_t size_bytes, uint64_t offset_bytes = 0);
+  explicit GuardedBuffer(uint64_t size_bytes, uint64_t offset_bytes = 0);
   [[nodiscard]] std::byte* data() noexcept { return bytes_.data() + begin_; }
   [[nodiscard]] uint64_t size_bytes() const noexcept { return size_bytes_; }
   /// `message` is at the beginning; everything else, including the guards, is unchanged.
@@ -46,7 +46,7 @@ class Room {
 
 /// A buffer of a receive.
 struct Wanted {
-  Room* room = nullptr;
+  GuardedBuffer* target = nullptr;
   int32_t tag = 0;
 };
 
@@ -62,8 +62,8 @@ enum class Testing { kOldest, kAll };
 
 class Traffic {
  public:
-  explicit Traffic(Stand& stand, Testing testing = Testing::kOldest)
-      : stand_(&stand), testing_(testing) {}
+  explicit Traffic(Fixture& fixture, Testing testing = Testing::kOldest)
+      : fixture_(&fixture), testing_(testing) {}
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
   ~Traffic();
@@ -74,14 +74,14 @@ class Traffic {
                                              std::span<const std::byte> data,
                                              int32_t tag = 0);
   [[nodiscard]] Result<const Transfer*> recv(Recv& via, std::span<const Wanted> wanted);
-  [[nodiscard]] Result<const Transfer*> recv(Recv& via, Room& room, int32_t tag = 0) {
-    const Wanted wanted{&room, tag};
+  [[nodiscard]] Result<const Transfer*> recv(Recv& via, GuardedBuffer& target, int32_t tag = 0) {
+    const Wanted wanted{&target, tag};
     return recv(via, {&wanted, 1});
   }
   /// Runs one round. True when all is done. An Error: a call failed.
   [[nodiscard]] Result<bool> step();
   /// Runs until all is done.
-  [[nodiscard]] Result<void> finish(milliseconds limit = Stand::kWait);
+  [[nodiscard]] Result<void> finish(milliseconds limit = Fixture::kWait);
   /// Runs until `transfer` is done; also drives the others.
   [[nodiscard]] Result<void> finish(const Transfer& transfer);
   /// Runs until nothing more can be posted or completed, and nothing has changed for `time`.
@@ -116,7 +116,7 @@ class Traffic {
   [[nodiscard]] Result<bool> test_posted(Lane& lane);
   void end(const Net& net, Item& item);
 
-  Stand* stand_;
+  Fixture* fixture_;
   Testing testing_;
   std::deque<Lane> lanes_;
   std::vector<std::unique_ptr<Item>> done_;
@@ -137,15 +137,15 @@ struct OneMessage {
   const char* what;  // for messages
   std::function<int32_t(plexus_net_request_t** request)> irecv;
   std::function<int32_t(plexus_net_request_t** request)> isend;
-  milliseconds limit = Stand::kWait;
+  milliseconds limit = Fixture::kWait;
 };
 /// As test() returned them.
-struct ToldSizes {
+struct ReportedSizes {
   uint64_t sent = ~uint64_t{0};
   uint64_t received = ~uint64_t{0};
 };
 /// Posts both until they are accepted and tests them until they are done.
-[[nodiscard]] Result<ToldSizes> carry(Pair& pair, const OneMessage& message);
+[[nodiscard]] Result<ReportedSizes> carry(Pair& pair, const OneMessage& message);
 
 /// A message of `deliver`.
 struct TestMessage {

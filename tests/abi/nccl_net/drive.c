@@ -178,7 +178,7 @@ static void* post_send(
 }
 
 static void* post_recv(
-    const struct net* net, struct pair* pair, int n, void** data, message_size* rooms, int* tags) {
+    const struct net* net, struct pair* pair, int n, void** data, message_size* capacities, int* tags) {
   void* memory[8] = {NULL};
   void* request = NULL;
   while (request == NULL) {
@@ -186,10 +186,10 @@ static void* post_recv(
 #if ABI_VERSION == 11
     void* profiles[8] = {NULL};
     request = (void*)1; /* "may complete early": the plugin must overwrite it */
-    OK(net->irecv(pair->recv, n, data, rooms, tags, memory, profiles, &request));
+    OK(net->irecv(pair->recv, n, data, capacities, tags, memory, profiles, &request));
     CHECK(request != (void*)1);
 #else
-    OK(net->irecv(pair->recv, n, data, rooms, tags, memory, &request));
+    OK(net->irecv(pair->recv, n, data, capacities, tags, memory, &request));
 #endif
   }
   return request;
@@ -232,15 +232,15 @@ static void one_message(const struct net* net, struct pair* pair, int size) {
 static void grouped(const struct net* net, struct pair* pair, int n) {
   static char from[8][64], to[8][64];
   int sizes[64] = {0}, tags[8];
-  message_size rooms[8];
+  message_size capacities[8];
   void *data[8], *requests[9];
   for (int i = 0; i < n; ++i) {
     data[i] = to[i];
     tags[i] = i;
-    rooms[i] = 64;
+    capacities[i] = 64;
     memset(from[i], 'a' + i, 64);
   }
-  requests[0] = post_recv(net, pair, n, data, rooms, tags);
+  requests[0] = post_recv(net, pair, n, data, capacities, tags);
   for (int i = 0; i < n; ++i) {
     requests[1 + i] =
         post_send(net, pair, from[n - 1 - i], (message_size)(10 + n - 1 - i), n - 1 - i);

@@ -98,10 +98,10 @@ TEST_P(NcclNet, GroupedReceivesGetTheirOwnSizes) {
   const NetContext context = test::make_context(load());
   test::NetPair pair = test::connect_pair(context, context);
   const uint32_t count = GetParam().recvs_max;
-  std::vector<std::vector<std::byte>> rooms(count, std::vector<std::byte>(4096));
+  std::vector<std::vector<std::byte>> targets(count, std::vector<std::byte>(4096));
   std::vector<NetBuffer> buffers;
   for (uint32_t i = 0; i < count; ++i) {
-    buffers.push_back(test::buffer_of(rooms[i], static_cast<int32_t>(i)));
+    buffers.push_back(test::buffer_of(targets[i], static_cast<int32_t>(i)));
   }
   NetRequest* received = nullptr;
   ASSERT_TRUE(
@@ -118,8 +118,8 @@ TEST_P(NcclNet, GroupedReceivesGetTheirOwnSizes) {
   test::finish(pair, sent.back(), received, sizes.data());
   for (uint32_t i = 0; i < count; ++i) {
     EXPECT_EQ(sizes[i], 100u + 10 * i);
-    rooms[i].resize(sizes[i]);
-    EXPECT_EQ(rooms[i], messages[count - 1 - i]);
+    targets[i].resize(sizes[i]);
+    EXPECT_EQ(targets[i], messages[count - 1 - i]);
   }
   buffers.resize(count + 1);
   const auto status = pair.recv.irecv(buffers, &received);
@@ -129,8 +129,8 @@ TEST_P(NcclNet, GroupedReceivesGetTheirOwnSizes) {
 TEST_P(NcclNet, NeverHasMoreInFlightThanTheVersionAllows) {
   const NetContext context = test::make_context(load());
   test::NetPair pair = test::connect_pair(context, context);
-  std::vector<std::byte> room(8);
-  const NetBuffer buffer = test::buffer_of(room, 0);
+  std::vector<std::byte> target(8);
+  const NetBuffer buffer = test::buffer_of(target, 0);
   const uint32_t most = 2 * context.properties(0).requests_max;  // the pool's size
   uint32_t posted = 0;
   for (uint32_t i = 0; i < 4 * most; ++i) {

@@ -99,14 +99,14 @@ static int isend(void* send, void* data, int size, int tag, void* memory, void**
 static int irecv(
     void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request) {
   (void)memory;
-  size_t rooms[kGroupMax] = {0};
+  size_t capacities[kGroupMax] = {0};
   for (int i = 0; i < n && i < kGroupMax; ++i) {
     if (sizes[i] < 0) {
       return broken(kInternalError, "bad size");
     }
-    rooms[i] = (size_t)sizes[i];
+    capacities[i] = (size_t)sizes[i];
   }
-  return tcp_irecv(recv, n, data, rooms, tags, request);
+  return tcp_irecv(recv, n, data, capacities, tags, request);
 }
 
 #ifdef QUIRK_FILLS_AT_INIT /* until then only the name and init are there (HPC-X) */

@@ -101,7 +101,7 @@ struct event {
 /* Names that were told, as they were then. */
 enum { kNamesMax = 256 };
 struct context {
-  const char* told[kNamesMax];
+  const char* reported[kNamesMax];
   char* was[kNamesMax];
   int names;
 };
@@ -127,7 +127,7 @@ static int is_fault(const char* name) {
 static void keep(struct context* context, const char* name) {
   pthread_mutex_lock(&mutex);
   if (context->names < kNamesMax) {
-    context->told[context->names] = name;
+    context->reported[context->names] = name;
     context->was[context->names++] = strdup(name);
   }
   pthread_mutex_unlock(&mutex);
@@ -263,7 +263,7 @@ static int finalize(void* opaque) {
   struct context* context = opaque;
   int changed = 0;
   for (int i = 0; i < context->names; ++i) { /* without a context: SIGSEGV */
-    changed += strcmp(context->told[i], context->was[i]) != 0;
+    changed += strcmp(context->reported[i], context->was[i]) != 0;
     free(context->was[i]);
   }
   WRITE("finalize %p names %d changed %d", opaque, context->names, changed);

@@ -25,7 +25,7 @@ std::string file(const std::string& name) {
 }
 
 /// The arguments that a fixture received (tuner.c).
-struct Told {
+struct Seen {
   int inits, finalizes, calls;
   size_t nranks, nnodes, bytes;
   int function, pipelined, registered;
@@ -73,9 +73,9 @@ class NcclTuner : public testing::TestWithParam<int> {
   static void answer(const char* how) { setenv("FIXTURE_TUNER", how, 1); }
   static int version() { return GetParam(); }
   static std::string path() { return file("nccl-tuner-fixture-v" + std::to_string(version())); }
-  static const Told& told() {
+  static const Seen& seen() {
     const auto object = Library::load(path()).value().find_object("tuner_fixture");
-    return *static_cast<const Told*>(object.value().address);
+    return *static_cast<const Seen*>(object.value().address);
   }
   static std::unique_ptr<Tuner> open() {
     return Tuner::open({.plugin = path(), .folders = {}, .net_plugins = {}, .own = {}}, make_comm())
@@ -117,24 +117,24 @@ class NcclTuner : public testing::TestWithParam<int> {
 };
 
 TEST_P(NcclTuner, IsStartedWithTheCommunicatorAndEndedOnce) {
-  const Told before = told();
+  const Seen before = seen();
   {
     const auto tuner = open();
     ASSERT_NE(tuner, nullptr);
     EXPECT_THAT(tuner->name(), HasSubstr("fixture (ncclTunerPlugin_v" + std::to_string(version())));
-    EXPECT_EQ(told().inits, before.inits + 1);
-    EXPECT_EQ(told().nranks, 6u);
-    EXPECT_EQ(told().nnodes, 2u);
+    EXPECT_EQ(seen().inits, before.inits + 1);
+    EXPECT_EQ(seen().nranks, 6u);
+    EXPECT_EQ(seen().nnodes, 2u);
     if (version() >= 5) {
-      EXPECT_EQ(told().comm_id, 77u);
-      EXPECT_EQ(told().domains, 2);
-      EXPECT_EQ(told().ranks_min, 2);
-      EXPECT_EQ(told().ranks_max, 4);
-      EXPECT_GT(told().net_latency, 0);
+      EXPECT_EQ(seen().comm_id, 77u);
+      EXPECT_EQ(seen().domains, 2);
+      EXPECT_EQ(seen().ranks_min, 2);
+      EXPECT_EQ(seen().ranks_max, 4);
+      EXPECT_GT(seen().net_latency, 0);
     }
-    EXPECT_EQ(told().finalizes, before.finalizes);
+    EXPECT_EQ(seen().finalizes, before.finalizes);
   }
-  EXPECT_EQ(told().finalizes, before.finalizes + 1);
+  EXPECT_EQ(seen().finalizes, before.finalizes + 1);
 }
 
 TEST_P(NcclTuner, IsToldTheCallInItsNumbers) {
@@ -146,18 +146,18 @@ TEST_P(NcclTuner, IsToldTheCallInItsNumbers) {
       {"broadcast", 0}, {"reduce", 1}, {"all_gather", 2}, {"reduce_scatter", 3}, {"all_reduce", 4}};
   for (const auto& collective : collectives) {
     (void)ask(*tuner, collective.ours);
-    EXPECT_EQ(told().function, collective.nccl);
+    EXPECT_EQ(seen().function, collective.nccl);
   }
-  EXPECT_EQ(told().bytes, 1000u);
-  EXPECT_EQ(told().pipelined, 5);
-  EXPECT_EQ(told().registered, version() >= 4 ? 1 : 0);
+  EXPECT_EQ(seen().bytes, 1000u);
+  EXPECT_EQ(seen().pipelined, 5);
+  EXPECT_EQ(seen().registered, version() >= 4 ? 1 : 0);
 }
 
 TEST_P(NcclTuner, CallsThatNcclDoesNotTuneAreNotAsked) {
   const auto tuner = open();
-  const int calls = told().calls;
+  const int calls = seen().calls;
   EXPECT_FALSE(ask(*tuner, "all_to_all"));
-  EXPECT_EQ(told().calls, calls);
+  EXPECT_EQ(seen().calls, calls);
 }
 
 TEST_P(NcclTuner, TheTableHasTheOfferedWaysAndNothingElse) {
@@ -168,14 +168,14 @@ TEST_P(NcclTuner, TheTableHasTheOfferedWaysAndNothingElse) {
   (void)ask(*tuner);
   for (size_t place = 0; place < 21; ++place) {
     if (place == kTreeSimple || place == kRingSimple) {
-      EXPECT_GT(told().costs[place], 0) << place;
+      EXPECT_GT(seen().costs[place], 0) << place;
     } else {
-      EXPECT_EQ(told().costs[place], -1) << place;
+      EXPECT_EQ(seen().costs[place], -1) << place;
     }
   }
-  EXPECT_LT(told().costs[kTreeSimple], told().costs[kRingSimple]);
+  EXPECT_LT(seen().costs[kTreeSimple], seen().costs[kRingSimple]);
   (void)ask(*tuner, "all_reduce", kRing);
-  EXPECT_LT(told().costs[kRingSimple], told().costs[kTreeSimple])
+  EXPECT_LT(seen().costs[kRingSimple], seen().costs[kTreeSimple])
       << "the built-in choice is cheapest";
 }
 
@@ -201,12 +201,12 @@ TEST_P(NcclTuner, WhereItsOwnIsInstalledTheTableHasThoseTimes) {
   const auto times = times_of(*own, "all_reduce");
   EXPECT_EQ(times_of(*tuner, "all_reduce"), times) << "what it does not change stays";
   if (version() > 2) {  // v2 has no table
-    EXPECT_FLOAT_EQ(told().costs[kRingSimple], static_cast<float>(times[kRing]) / 1e3F);
-    EXPECT_FLOAT_EQ(told().costs[kTreeSimple], static_cast<float>(times[kTree]) / 1e3F);
+    EXPECT_FLOAT_EQ(seen().costs[kRingSimple], static_cast<float>(times[kRing]) / 1e3F);
+    EXPECT_FLOAT_EQ(seen().costs[kTreeSimple], static_cast<float>(times[kTree]) / 1e3F);
   }
-  const int calls = told().calls;
+  const int calls = seen().calls;
   EXPECT_EQ(times_of(*tuner, "alltoall"), times_of(*own, "alltoall")) << "not asked about";
-  EXPECT_EQ(told().calls, calls);
+  EXPECT_EQ(seen().calls, calls);
   answer("tree");
   const auto with_tree = times_of(*tuner, "all_reduce");
   EXPECT_EQ(best(), kTree);

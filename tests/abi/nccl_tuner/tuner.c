@@ -29,7 +29,7 @@ EXPORT struct tuner_fixture tuner_fixture;
 static log_function say;
 static int own_context;
 
-static int told(const char* word) {
+static int is_asked_to(const char* word) {
   const char* mode = getenv("FIXTURE_TUNER");
   return mode != NULL && strcmp(mode, word) == 0;
 }
@@ -40,7 +40,7 @@ static int begin(size_t nranks, size_t nnodes, log_function log, void** context)
   tuner_fixture.nranks = nranks;
   tuner_fixture.nnodes = nnodes;
   *context = &own_context;
-  if (told("refuse")) {
+  if (is_asked_to("refuse")) {
     say(2, 0x40, __FILE__, __LINE__, "no table for %zu ranks", nranks);
     return 2;
   }
@@ -60,17 +60,17 @@ static int note(void* context, int function, size_t bytes, int pipelined, int* c
   if (context != &own_context || *channels != 0) {
     return 3;
   }
-  if (told("fail")) {
+  if (is_asked_to("fail")) {
     say(2, 0x40, __FILE__, __LINE__, "the table is gone");
     return 2;
   }
-  if (told("channels")) {
+  if (is_asked_to("channels")) {
     *channels = 3;
   }
-  if (told("huge-channels")) {
+  if (is_asked_to("huge-channels")) {
     *channels = 1 << 30;
   }
-  if (told("negative-channels")) {
+  if (is_asked_to("negative-channels")) {
     *channels = -4;
   }
   return 0;
@@ -87,32 +87,32 @@ static int info(void* context,
                 int* protocol,
                 int* channels) {
   tuner_fixture.registered = collnet + nvls;
-  *algorithm = told("tree") || told("half") ? kTree
-               : told("nonsense")           ? 99
-               : told("pat")                ? kPat
+  *algorithm = is_asked_to("tree") || is_asked_to("half") ? kTree
+               : is_asked_to("nonsense")           ? 99
+               : is_asked_to("pat")                ? kPat
                                             : *algorithm;
-  *protocol = told("tree") || told("nonsense") || told("pat") ? kSimple : *protocol;
+  *protocol = is_asked_to("tree") || is_asked_to("nonsense") || is_asked_to("pat") ? kSimple : *protocol;
   return note(context, function, bytes, pipelined, channels);
 }
 #else
 static void answer(float* costs) {
   memcpy(tuner_fixture.costs, costs, sizeof(tuner_fixture.costs));
-  if (told("tree") || told("tie")) {
+  if (is_asked_to("tree") || is_asked_to("tie")) {
     costs[kTree * kProtocols + kSimple] = 0;
   }
-  if (told("tie")) {
+  if (is_asked_to("tie")) {
     costs[kRing * kProtocols + kSimple] = 0;
   }
-  if (told("pat")) {
+  if (is_asked_to("pat")) {
     costs[kPat * kProtocols + kSimple] = 0;
   }
-  if (told("forbid-ring")) {
+  if (is_asked_to("forbid-ring")) {
     costs[kRing * kProtocols + kSimple] = -1;
   }
-  if (told("nonsense")) {
+  if (is_asked_to("nonsense")) {
     costs[kRing * kProtocols + kSimple] = NAN;
   }
-  if (told("elsewhere")) { /* what was not offered */
+  if (is_asked_to("elsewhere")) { /* what was not offered */
     costs[2 * kProtocols + kSimple] = 0;
     costs[3 * kProtocols + kSimple] = NAN;
   }
@@ -182,8 +182,8 @@ static int chunk(void* context,
       bytes != tuner_fixture.bytes || protocol != kSimple || algorithm < 0 || channels < 1) {
     return 3;
   }
-  *size = told("chunk-zero") ? 0 : told("chunk-huge") ? SIZE_MAX : told("chunk-odd") ? 1000 : *size;
-  return told("chunk-fail") ? 2 : 0;
+  *size = is_asked_to("chunk-zero") ? 0 : is_asked_to("chunk-huge") ? SIZE_MAX : is_asked_to("chunk-odd") ? 1000 : *size;
+  return is_asked_to("chunk-fail") ? 2 : 0;
 }
 #endif
 

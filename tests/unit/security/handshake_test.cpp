@@ -21,15 +21,15 @@ Terms terms_of(Mode mode, uint8_t byte = 1) {
 
 /// Takes what `from` has to say, and gives it to `to`.
 std::vector<std::byte> carry(Handshake& from, Handshake& to) {
-  const std::vector<std::byte> said(from.output().begin(), from.output().end());
-  from.sent(said.size());
-  for (size_t at = 0; at < said.size() && !to.room().empty();) {
-    const size_t part = std::min(to.room().size(), said.size() - at);
-    std::memcpy(to.room().data(), said.data() + at, part);
+  const std::vector<std::byte> sent(from.output().begin(), from.output().end());
+  from.sent(sent.size());
+  for (size_t at = 0; at < sent.size() && !to.room().empty();) {
+    const size_t part = std::min(to.room().size(), sent.size() - at);
+    std::memcpy(to.room().data(), sent.data() + at, part);
     to.take(part);
     at += part;
   }
-  return said;
+  return sent;
 }
 
 struct Pair {
@@ -124,14 +124,14 @@ TEST(Handshake, EveryBitOfEveryMessageMatters) {
     for (size_t at = 0; at < size_bytes; ++at) {
       Pair pair(terms_of(Mode::kAuth), terms_of(Mode::kAuth));
       const auto spoil = [&](Handshake& from, Handshake& to, bool spoils) {
-        std::vector<std::byte> said(from.output().begin(), from.output().end());
-        from.sent(said.size());
+        std::vector<std::byte> sent(from.output().begin(), from.output().end());
+        from.sent(sent.size());
         if (spoils) {
-          said[at] ^= std::byte{4};
+          sent[at] ^= std::byte{4};
         }
-        if (!to.room().empty() && !said.empty()) {
-          std::memcpy(to.room().data(), said.data(), said.size());
-          to.take(said.size());
+        if (!to.room().empty() && !sent.empty()) {
+          std::memcpy(to.room().data(), sent.data(), sent.size());
+          to.take(sent.size());
         }
       };
       spoil(pair.caller, pair.listener, message == 0);

@@ -9,7 +9,7 @@
 
 #include "core/base/config.hpp"
 #include "core/base/text.hpp"
-#include "core/schedule/lesson.hpp"
+#include "core/schedule/trial_series.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
 
@@ -129,16 +129,16 @@ Result<PolicyRow> Policies::simulate_policy(const Policy& policy,
   };
   PolicyRow row;
   row.policy = policy.name;
-  Lesson lesson;
-  PLEXUS_TRY(lesson.ask(input, filter, policy.tuner.get()));
-  while (lesson.trial_calls() > 0) {
-    PLEXUS_TRY(tried, simulate(lesson.choice()));
+  TrialSeries series;
+  PLEXUS_TRY(series.ask(input, filter, policy.tuner.get()));
+  while (series.trial_calls() > 0) {
+    PLEXUS_TRY(tried, simulate(series.choice()));
     constexpr double kNsOfUs = 1000;
-    row.trials.push_back({.calls = lesson.trial_calls(), .time_us = tried.result.time_us});
-    lesson.end_trial(std::llround(tried.result.time_us * kNsOfUs));
-    PLEXUS_TRY(lesson.ask(input, filter, policy.tuner.get()));
+    row.trials.push_back({.calls = series.trial_calls(), .time_us = tried.result.time_us});
+    series.end_trial(std::llround(tried.result.time_us * kNsOfUs));
+    PLEXUS_TRY(series.ask(input, filter, policy.tuner.get()));
   }
-  PLEXUS_TRY(chosen, simulate(lesson.choice()));
+  PLEXUS_TRY(chosen, simulate(series.choice()));
   row.chosen = std::move(chosen);
   return row;
 }

@@ -118,7 +118,7 @@ Result<void> with_a_send_under_way(const Context& context) {
 
 /// Gives helpers of the plugin time to do what they still have to do.
 Result<void> look_for_late_writers(const Context& context) {
-  return context.net().stand->repeat_for(milliseconds(50), [] { return Result<void>(ok()); });
+  return context.net().fixture->repeat_for(milliseconds(50), [] { return Result<void>(ok()); });
 }
 
 Result<void> amid_a_message(const Context& context) {
@@ -162,11 +162,11 @@ Result<void> send_is_left(const Context& context) {
 }
 
 Result<void> in_bounded_time(const Context& context) {
-  context.net().stand->monitor().measure_this_thread();
+  context.net().fixture->monitor().measure_this_thread();
   for (int i = 0; i < 8; ++i) {
     PLEXUS_TRY(with_a_send_under_way(context));
   }
-  Monitor& monitor = context.net().stand->monitor();
+  Monitor& monitor = context.net().fixture->monitor();
   for (const Place place : {Place::kCloseSend, Place::kCloseRecv, Place::kCloseListen}) {
     PLEXUS_TRY(expect(monitor.times(place).longest <= kCloseLimit, "{} took {} ms",
                       place_name(place), monitor.times(place).longest.count() / 1'000'000));
@@ -179,7 +179,7 @@ struct LastMessages {
   LastMessages(const Context& context, uint64_t size_bytes) {
     for (size_t i = 0; i < 3; ++i) {
       sources.push_back(make_message(longest_message(context, size_bytes), i));
-      rooms.emplace_back(sources.back().size());
+      targets.emplace_back(sources.back().size());
     }
   }
   [[nodiscard]] Result<void> send_all(Traffic& traffic, Send& send) {
@@ -190,8 +190,8 @@ struct LastMessages {
     return ok();
   }
   [[nodiscard]] Result<void> receive_all(Traffic& traffic, Recv& recv) {
-    for (Room& room : rooms) {
-      PLEXUS_TRY(traffic.recv(recv, room));
+    for (GuardedBuffer& target : targets) {
+      PLEXUS_TRY(traffic.recv(recv, target));
     }
     return ok();
   }
@@ -199,32 +199,32 @@ struct LastMessages {
     return std::all_of(sent.begin(), sent.end(), [](const auto* each) { return each->is_done; });
   }
   [[nodiscard]] Result<void> expect_all() const {
-    for (size_t i = 0; i < rooms.size(); ++i) {
-      if (auto checked = rooms[i].expect_message(sources[i]); checked.has_error()) {
+    for (size_t i = 0; i < targets.size(); ++i) {
+      if (auto checked = targets[i].expect_message(sources[i]); checked.has_error()) {
         return std::move(checked).error().with_context(fmt::format("message {}", i + 1));
       }
     }
     return ok();
   }
   std::vector<Bytes> sources;
-  std::deque<Room> rooms;
+  std::deque<GuardedBuffer> targets;
   std::vector<const Transfer*> sent;
 };
 
 constexpr milliseconds kSettle{30};  // for sends that need no receive
 
 Result<void> last_messages_arrive(const Context& context) {
-  Stand& stand = *context.net().stand;
+  Fixture& fixture = *context.net().fixture;
   for (const uint64_t size : {uint64_t{100}, uint64_t{60000}, uint64_t{1} << 20}) {
     PLEXUS_TRY(pair, connect_pair(context, context));
     LastMessages messages(context, size);
-    Traffic receiving(stand);
+    Traffic receiving(fixture);
     {
-      Traffic sending(stand);
+      Traffic sending(fixture);
       PLEXUS_TRY(messages.send_all(sending, pair.send));
       PLEXUS_TRY(sending.settle(kSettle));
       PLEXUS_TRY(messages.receive_all(receiving, pair.recv));
-      PLEXUS_TRY(stand.wait_until("the sends", [&]() -> Result<bool> {
+      PLEXUS_TRY(fixture.wait_until("the sends", [&]() -> Result<bool> {
         PLEXUS_TRY(sending.step());
         if (!messages.are_sent()) {
           PLEXUS_TRY(receiving.step());
@@ -247,24 +247,24 @@ Result<void> last_messages_arrive(const Context& context) {
 }
 
 /// The sender's process ends as well.
-Result<void> last_messages_outlive_their_sender(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> last_messages_outlive_their_sender(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   LastMessages messages(context, uint64_t{1} << 20);
-  if (stand.role() == 0) {
+  if (fixture.role() == 0) {
     PLEXUS_TRY(send, connect_to_peer(context));
-    Traffic sending(stand);
+    Traffic sending(fixture);
     PLEXUS_TRY(messages.send_all(sending, send));
     PLEXUS_TRY(sending.settle(kSettle));
-    PLEXUS_TRY(stand.peer().send(messages.are_sent()));
+    PLEXUS_TRY(fixture.peer().send(messages.are_sent()));
     return sending.finish();
   }
   PLEXUS_TRY(recv, accept_from_peer(context));
-  PLEXUS_TRY(are_sent, stand.peer().receive<bool>());
+  PLEXUS_TRY(are_sent, fixture.peer().receive<bool>());
   if (are_sent) {
-    PLEXUS_TRY(stand.peer().wait_for_end());
+    PLEXUS_TRY(fixture.peer().wait_for_end());
   }
-  Traffic traffic(stand);
+  Traffic traffic(fixture);
   PLEXUS_TRY(messages.receive_all(traffic, recv));
   PLEXUS_TRY(traffic.finish());
   return messages.expect_all();
@@ -273,9 +273,9 @@ Result<void> last_messages_outlive_their_sender(Stand& stand) {
 Result<void> leaves_others_alone(const Context& context) {
   PLEXUS_TRY(kept, connect_pair(context, context));
   const Bytes message = make_message(longest_message(context, 1 << 20), 1);
-  Room room(message.size());
-  Traffic traffic(*context.net().stand);
-  PLEXUS_TRY(traffic.recv(kept.recv, room));
+  GuardedBuffer target(message.size());
+  Traffic traffic(*context.net().fixture);
+  PLEXUS_TRY(traffic.recv(kept.recv, target));
   PLEXUS_TRY(traffic.send(kept.send, message));
   PLEXUS_TRY(traffic.step());
   for (int i = 0; i < 4; ++i) {
@@ -283,11 +283,11 @@ Result<void> leaves_others_alone(const Context& context) {
     PLEXUS_TRY(traffic.step());
   }
   PLEXUS_TRY(traffic.finish());
-  return room.expect_message(message);
+  return target.expect_message(message);
 }
 
-Result<void> leaves_nothing(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> leaves_nothing(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   const auto use = [&]() -> Result<void> {
     PLEXUS_TRY(first, Context::open(net, 1));
     PLEXUS_TRY(second, Context::open(net, 1));
@@ -315,13 +315,13 @@ Result<void> aborts_leave_nothing(const Context& context) {
   PLEXUS_TRY(use(2));
   const Holdings before;
   PLEXUS_TRY(leaves_no_memory(
-      *context.net().stand,
+      *context.net().fixture,
       {.use = use, .times = 40, .what = "times aborted requests", .bytes_each = 512}));
   return before.expect_no_descriptors("requests were aborted");
 }
 
-Result<void> leaves_no_memory(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> leaves_no_memory(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   const auto use = [&](int times) -> Result<void> {
     for (int i = 0; i < times; ++i) {
@@ -331,7 +331,7 @@ Result<void> leaves_no_memory(Stand& stand) {
     return ok();
   };
   PLEXUS_TRY(use(20));
-  return leaves_no_memory(stand,
+  return leaves_no_memory(fixture,
                           {.use = use, .times = 100, .what = "connections", .bytes_each = 64});
 }
 
@@ -345,13 +345,13 @@ Result<void> messages_leave_no_memory(Pair& pair) {
   };
   PLEXUS_TRY(use(2));
   return leaves_no_memory(
-      *pair.send.net().stand,
+      *pair.send.net().fixture,
       {.use = use, .times = 6, .what = "times 500 messages", .bytes_each = 8 * messages.size()});
 }
 
-Result<void> closes_only_its_own(Stand& stand) {
+Result<void> closes_only_its_own(Fixture& fixture) {
   // Descriptors opened between the steps: a second close by the plugin would close one of them.
-  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(net, Net::load(fixture));
   std::vector<int> ours;
   const auto open_one = [&] { ours.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC)); };
   PLEXUS_TRY(context, Context::open(net));
@@ -375,8 +375,8 @@ Result<void> closes_only_its_own(Stand& stand) {
   return ok();
 }
 
-Result<void> exits_after_use(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> exits_after_use(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(context, context));
   return deliver(pair, {.size_bytes = 1000});
@@ -384,13 +384,13 @@ Result<void> exits_after_use(Stand& stand) {
 
 /// Everything is still open when main() returns, as in a program that never destroys its
 /// communicator.
-Result<void> exits_amid_use(Stand& stand) {
+Result<void> exits_amid_use(Fixture& fixture) {
   struct Forgotten {
     Net net;
     Context context;
     Pair pair;
   };
-  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(context, context));
   // Intentionally never destroyed.

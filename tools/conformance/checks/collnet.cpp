@@ -17,27 +17,27 @@
 namespace plexus::conformance {
 namespace {
 
-Result<void> descriptor(Stand& stand) {
-  PLEXUS_TRY(Collnet::load(stand));  // refuses incomplete tables
+Result<void> descriptor(Fixture& fixture) {
+  PLEXUS_TRY(Collnet::load(fixture));  // refuses incomplete tables
   return ok();
 }
 
-Result<void> descriptor_is_constant(Stand& stand) {
-  PLEXUS_TRY(Collnet::load(stand));
-  PLEXUS_TRY(library, Library::load(stand.file()));
+Result<void> descriptor_is_constant(Fixture& fixture) {
+  PLEXUS_TRY(Collnet::load(fixture));
+  PLEXUS_TRY(library, Library::load(fixture.file()));
   using Query = const plexus_collnet_plugin_t*(uint32_t);
   Query* const query = library.find_function<Query>("plexus_collnet_query");
   const plexus_collnet_plugin_t* const first = query(PLEXUS_HOST_ABI);
   const plexus_collnet_plugin_t copy = *first;
   for (const uint32_t host : {PLEXUS_HOST_ABI, PLEXUS_HOST_ABI + 5, PLEXUS_HOST_ABI}) {
     const plexus_collnet_plugin_t* again = nullptr;
-    stand.monitor().call_void(Place::kQuery, [&] { again = query(host); });
+    fixture.monitor().call_void(Place::kQuery, [&] { again = query(host); });
     PLEXUS_TRY(expect(again != nullptr && std::memcmp(again, &copy, sizeof copy) == 0,
                       "it returns no descriptor, or another one, to a host of ABI {}.{}",
                       host >> 16, host & 0xFFFFU));
   }
   const plexus_collnet_plugin_t* other = nullptr;
-  stand.monitor().call_void(Place::kQuery, [&] { other = query((PLEXUS_ABI_MAJOR + 1U) << 16); });
+  fixture.monitor().call_void(Place::kQuery, [&] { other = query((PLEXUS_ABI_MAJOR + 1U) << 16); });
   return expect(other == nullptr || other->abi_major == PLEXUS_ABI_MAJOR,
                 "it claims the major version of a host whose major version differs");
 }
@@ -114,15 +114,15 @@ Result<void> connect_does_not_wait(const CollnetUse& use) {
   PLEXUS_TRY(here, Member::listen(use));
   PLEXUS_TRY(absent, Member::listen(use));
   const std::array<plexus_net_handle_t, 2> handles = {here.handle(), absent.handle()};
-  Stand& stand = here.stand();
-  stand.monitor().measure_this_thread();
-  PLEXUS_TRY(stand.repeat_for(milliseconds(200), [&]() -> Result<void> {
+  Fixture& fixture = here.fixture();
+  fixture.monitor().measure_this_thread();
+  PLEXUS_TRY(fixture.repeat_for(milliseconds(200), [&]() -> Result<void> {
     const int32_t code = here.try_connect(handles, 0);
     return expect(code == PLEXUS_AGAIN, "connect returned {} before the other member connected",
                   code);
   }));
-  const auto longest = stand.monitor().times(Place::kConnect).longest;
-  PLEXUS_TRY(expect(longest < stand.bound(milliseconds(500)),
+  const auto longest = fixture.monitor().times(Place::kConnect).longest;
+  PLEXUS_TRY(expect(longest < fixture.bound(milliseconds(500)),
                     "a call of connect took {} us; it must not block", longest.count() / 1000));
   here.close();  // a group that is not complete yet
   return ok();
@@ -136,13 +136,13 @@ Result<void> makes_group(const CollnetUse& use) {
 }
 
 template <uint32_t size>
-Result<void> makes_group_of_processes(Stand& stand) {
-  PLEXUS_TRY(collnet, Collnet::load(stand));
+Result<void> makes_group_of_processes(Fixture& fixture) {
+  PLEXUS_TRY(collnet, Collnet::load(fixture));
   PLEXUS_TRY(use, CollnetUse::open(collnet));
   PLEXUS_TRY(reduction, find_reduction(use));
   PLEXUS_TRY(team, make_team_of_processes(use, size));
   PLEXUS_TRY(reduce(team, reduction));
-  return stand.peer().meet();
+  return fixture.peer().meet();
 }
 
 Result<void> groups_beside_each_other(const CollnetUse& use) {
@@ -156,8 +156,8 @@ Result<void> groups_beside_each_other(const CollnetUse& use) {
   return reduce(second, reduction);
 }
 
-Result<void> many_leave_nothing(Stand& stand) {
-  PLEXUS_TRY(collnet, Collnet::load(stand));
+Result<void> many_leave_nothing(Fixture& fixture) {
+  PLEXUS_TRY(collnet, Collnet::load(fixture));
   const auto use_it = [&](int times) -> Result<void> {
     for (int i = 0; i < times; ++i) {
       PLEXUS_TRY(use, CollnetUse::open(collnet));
@@ -170,18 +170,18 @@ Result<void> many_leave_nothing(Stand& stand) {
   PLEXUS_TRY(use_it(3));
   const Holdings before;
   PLEXUS_TRY(use_it(20));
-  PLEXUS_TRY(stand.wait_until(
+  PLEXUS_TRY(fixture.wait_until(
       "the release of what closed groups hold",
       [&]() -> Result<bool> { return before.opened().empty(); }, seconds(2)));
   return before.expect_no_threads("20 groups were made and closed");
 }
 
-Result<void> process_is_left(Stand& stand) {
+Result<void> process_is_left(Fixture& fixture) {
   const Surroundings surroundings;
   std::thread([] {}).join();  // ThreadSanitizer starts a thread of its own with the first one
   const Holdings before;
   {
-    PLEXUS_TRY(collnet, Collnet::load(stand));
+    PLEXUS_TRY(collnet, Collnet::load(fixture));
     PLEXUS_TRY(use, CollnetUse::open(collnet));
     PLEXUS_TRY(team, make_team(use, 2));
     PLEXUS_TRY(reduction, find_reduction(use));

@@ -34,7 +34,7 @@ Result<void> connect_does_not_wait(const Context& context) {
   PLEXUS_TRY(listen, context.listen());
   Send send = context.connect(listen.handle());
   int32_t code = PLEXUS_AGAIN;
-  PLEXUS_TRY(context.net().stand->repeat_for(milliseconds(300), [&]() -> Result<void> {
+  PLEXUS_TRY(context.net().fixture->repeat_for(milliseconds(300), [&]() -> Result<void> {
     if (code == PLEXUS_AGAIN) {
       code = send.try_connect();
     }
@@ -42,11 +42,11 @@ Result<void> connect_does_not_wait(const Context& context) {
   }));
   PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN,
                     "connect failed with code {} before accept was called: {}", code,
-                    context.net().stand->monitor().last_failure()));
+                    context.net().fixture->monitor().last_failure()));
   Recv recv = listen.accept();
   bool is_connected = code == PLEXUS_OK;
   bool is_accepted = false;
-  PLEXUS_TRY(context.net().stand->wait_until("accept of a connection requested earlier", [&] {
+  PLEXUS_TRY(context.net().fixture->wait_until("accept of a connection requested earlier", [&] {
     return progress(send, is_connected, recv, is_accepted);
   }));
   Pair pair{std::move(listen), std::move(send), std::move(recv)};
@@ -56,14 +56,14 @@ Result<void> connect_does_not_wait(const Context& context) {
 Result<void> accept_does_not_wait(const Context& context) {
   PLEXUS_TRY(listen, context.listen());
   Recv recv = listen.accept();
-  PLEXUS_TRY(context.net().stand->repeat_for(milliseconds(300), [&] {
+  PLEXUS_TRY(context.net().fixture->repeat_for(milliseconds(300), [&] {
     const int32_t code = recv.try_accept();
     return expect(code == PLEXUS_AGAIN, "accept returned {} though no peer connects", code);
   }));
   Send send = context.connect(listen.handle());
   bool is_connected = false;
   bool is_accepted = false;
-  PLEXUS_TRY(context.net().stand->wait_until("a connect after a long accept", [&] {
+  PLEXUS_TRY(context.net().fixture->wait_until("a connect after a long accept", [&] {
     return progress(send, is_connected, recv, is_accepted);
   }));
   return ok();
@@ -84,7 +84,7 @@ Result<void> keeps_send(const Context& context) {
   const plexus_net_send_t* const first = send.raw();
   const NetHandle handle = send.handle();
   bool is_accepted = false;
-  PLEXUS_TRY(context.net().stand->wait_until(
+  PLEXUS_TRY(context.net().fixture->wait_until(
       "connect", [&] { return progress(send, is_connected, recv, is_accepted); }));
   PLEXUS_TRY(expect(first == nullptr || send.raw() == first,
                     "a later call of connect changed the handle in `*send`"));
@@ -137,22 +137,22 @@ Result<void> several_per_listen(const Context& context) {
     recvs.push_back(listen.accept());
     bool is_connected = false;
     bool is_accepted = false;
-    PLEXUS_TRY(context.net().stand->wait_until("another connection to one listen", [&] {
+    PLEXUS_TRY(context.net().fixture->wait_until("another connection to one listen", [&] {
       return progress(sends.back(), is_connected, recvs.back(), is_accepted);
     }));
   }
   std::array<Bytes, 5> messages;
-  std::deque<Room> rooms;
-  Traffic traffic(*context.net().stand);
+  std::deque<GuardedBuffer> targets;
+  Traffic traffic(*context.net().fixture);
   for (size_t i = 0; i < sends.size(); ++i) {
     messages[i] = make_message(1000, i);
-    rooms.emplace_back(1000);
-    PLEXUS_TRY(traffic.recv(recvs[i], rooms[i]));
+    targets.emplace_back(1000);
+    PLEXUS_TRY(traffic.recv(recvs[i], targets[i]));
     PLEXUS_TRY(traffic.send(sends[i], messages[i]));
   }
   PLEXUS_TRY(traffic.finish());
-  for (size_t i = 0; i < rooms.size(); ++i) {
-    PLEXUS_TRY(rooms[i].expect_message(messages[i]));
+  for (size_t i = 0; i < targets.size(); ++i) {
+    PLEXUS_TRY(targets[i].expect_message(messages[i]));
   }
   return ok();
 }
@@ -162,8 +162,8 @@ Result<void> outlives_listen(Pair& pair) {
   return deliver(pair, {.size_bytes = 5000});
 }
 
-Result<void> both_directions(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> both_directions(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(first, Context::open(net, 1));
   PLEXUS_TRY(second, Context::open(net, 1));
   PLEXUS_TRY(there, first.listen());
@@ -173,11 +173,12 @@ Result<void> both_directions(Stand& stand) {
   Send send_back = first.connect(back.handle());
   Recv recv_back = back.accept();
   std::array<bool, 4> done{};
-  PLEXUS_TRY(stand.wait_until("two connections that are made concurrently", [&]() -> Result<bool> {
-    PLEXUS_TRY(is_there, progress(send_there, done[0], recv_there, done[1]));
-    PLEXUS_TRY(is_back, progress(send_back, done[2], recv_back, done[3]));
-    return is_there && is_back;
-  }));
+  PLEXUS_TRY(
+      fixture.wait_until("two connections that are made concurrently", [&]() -> Result<bool> {
+        PLEXUS_TRY(is_there, progress(send_there, done[0], recv_there, done[1]));
+        PLEXUS_TRY(is_back, progress(send_back, done[2], recv_back, done[3]));
+        return is_there && is_back;
+      }));
   Pair forth{std::move(there), std::move(send_there), std::move(recv_there)};
   PLEXUS_TRY(carries(forth));
   Pair home{std::move(back), std::move(send_back), std::move(recv_back)};
@@ -197,7 +198,7 @@ Result<void> interleaved(const Context& context) {
     Recv recv = listen.accept();
     all.push_back({{std::move(listen), std::move(send), std::move(recv)}});
   }
-  PLEXUS_TRY(context.net().stand->wait_until("16 connections in turns", [&]() -> Result<bool> {
+  PLEXUS_TRY(context.net().fixture->wait_until("16 connections in turns", [&]() -> Result<bool> {
     bool is_done = true;
     for (auto& [pair, is_connected, is_accepted] : all) {
       PLEXUS_TRY(is_made, progress(pair.send, is_connected, pair.recv, is_accepted));
@@ -255,7 +256,7 @@ Result<bool> try_to_fail(const Context& context, bool is_early, milliseconds lim
 }
 
 Result<void> failed_connects_leave_nothing(const Context& context) {
-  Stand& stand = *context.net().stand;
+  Fixture& fixture = *context.net().fixture;
   constexpr auto kLimit = milliseconds(1000);
   PLEXUS_TRY(fails, try_to_fail(context, true, kLimit));
   if (!fails) {
@@ -271,7 +272,7 @@ Result<void> failed_connects_leave_nothing(const Context& context) {
   PLEXUS_TRY(use(4));
   const Holdings before;
   Result<void> memory = leaves_no_memory(
-      stand, {.use = use, .times = 200, .what = "failed connects", .bytes_each = 32});
+      fixture, {.use = use, .times = 200, .what = "failed connects", .bytes_each = 32});
   PLEXUS_TRY(before.expect_nothing_more("200 connects to a closed listen failed"));
   return memory;
 }
@@ -292,7 +293,7 @@ Result<void> to_nobody(const Context& context) {
   }
   Send send = context.connect(handle);
   int32_t code = PLEXUS_AGAIN;
-  return context.net().stand->repeat_for(milliseconds(500), [&] {
+  return context.net().fixture->repeat_for(milliseconds(500), [&] {
     if (code == PLEXUS_AGAIN) {
       code = send.try_connect();
     }

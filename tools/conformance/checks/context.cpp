@@ -18,15 +18,15 @@ Result<void> opens(const Context& context) {
                 "init returned PLEXUS_OK but no context");
 }
 
-Result<void> finalizes(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> finalizes(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   context.close();
   return ok();
 }
 
-Result<void> two_are_distinct(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> two_are_distinct(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(first, Context::open(net, 1));
   PLEXUS_TRY(second, Context::open(net, 2));
   PLEXUS_TRY(expect(first.raw() != second.raw(), "two communicators got the same context"));
@@ -35,16 +35,16 @@ Result<void> two_are_distinct(Stand& stand) {
   return deliver(pair, {.size_bytes = 100});
 }
 
-Result<void> same_communicator_twice(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> same_communicator_twice(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(first, Context::open(net, 5));
   PLEXUS_TRY(second, Context::open(net, 5));
   PLEXUS_TRY(pair, connect_pair(first, second));
   return deliver(pair, {.size_bytes = 1000});
 }
 
-Result<void> any_order_of_ends(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> any_order_of_ends(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   std::deque<Context> contexts;
   for (uint64_t id = 0; id < 6; ++id) {
     PLEXUS_TRY(context, Context::open(net, id));
@@ -57,8 +57,8 @@ Result<void> any_order_of_ends(Stand& stand) {
   return deliver(pair, {.size_bytes = 1000});
 }
 
-Result<void> many_one_after_another(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> many_one_after_another(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   for (uint64_t id = 0; id < 50; ++id) {
     PLEXUS_TRY(context, Context::open(net, id));
     context.close();
@@ -68,8 +68,8 @@ Result<void> many_one_after_another(Stand& stand) {
   return deliver(pair, {.size_bytes = 10});
 }
 
-Result<void> from_threads(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> from_threads(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   std::array<std::string, 8> problems;
   std::vector<std::thread> threads;
   for (size_t i = 0; i < problems.size(); ++i) {
@@ -89,7 +89,7 @@ Result<void> from_threads(Stand& stand) {
 
 /// A context with a config of the check; the properties are not read.
 Result<plexus_net_context_t*> init_with(const Net& net, const plexus_net_config_t* config) {
-  Monitor& monitor = net.stand->monitor();
+  Monitor& monitor = net.fixture->monitor();
   plexus_net_context_t* raw = nullptr;
   const int32_t code = monitor.call(Place::kInit, [&] { return net.ops().init(config, &raw); });
   if (code != PLEXUS_OK) {
@@ -99,50 +99,50 @@ Result<plexus_net_context_t*> init_with(const Net& net, const plexus_net_config_
 }
 
 void finalize(const Net& net, plexus_net_context_t* raw) {
-  net.stand->monitor().call_void(Place::kFinalize, [&] { net.ops().finalize(raw); });
+  net.fixture->monitor().call_void(Place::kFinalize, [&] { net.ops().finalize(raw); });
 }
 
-Result<void> newer_config(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> newer_config(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   struct Newer {
     plexus_net_config_t known;
     std::array<uint64_t, 8> unknown;
-  } config{{sizeof(Newer), -1, 9, &Monitor::write_line, stand.monitor().sink(), nullptr}, {}};
+  } config{{sizeof(Newer), -1, 9, &Monitor::write_line, fixture.monitor().sink(), nullptr}, {}};
   config.unknown.fill(~uint64_t{0});
   PLEXUS_TRY(raw, init_with(net, &config.known));
   finalize(net, raw);
   return ok();
 }
 
-Result<void> config_is_borrowed(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> config_is_borrowed(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   auto config = std::make_unique<plexus_net_config_t>(plexus_net_config_t{
-      sizeof(plexus_net_config_t), -1, 9, &Monitor::write_line, stand.monitor().sink(), nullptr});
+      sizeof(plexus_net_config_t), -1, 9, &Monitor::write_line, fixture.monitor().sink(), nullptr});
   PLEXUS_TRY(raw, init_with(net, config.get()));
   std::memset(config.get(), 0xEE, sizeof *config);
   uint32_t count = 0;
-  const int32_t code = stand.monitor().call(Place::kDeviceCount,
-                                            [&] { return net.ops().device_count(raw, &count); });
+  const int32_t code = fixture.monitor().call(Place::kDeviceCount,
+                                              [&] { return net.ops().device_count(raw, &count); });
   PLEXUS_TRY(expect(code == PLEXUS_OK, "device_count failed after the config was overwritten"));
   plexus_net_handle_t handle{};
   plexus_net_listen_t* listen = nullptr;
-  if (stand.monitor().call(Place::kListen, [&] {
+  if (fixture.monitor().call(Place::kListen, [&] {
         return net.ops().listen(raw, 0, &handle, &listen);
       }) == PLEXUS_OK) {
-    stand.monitor().call_void(Place::kCloseListen, [&] { net.ops().close_listen(listen); });
+    fixture.monitor().call_void(Place::kCloseListen, [&] { net.ops().close_listen(listen); });
   }
   finalize(net, raw);
   return ok();
 }
 
-Result<void> traffic_class(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> traffic_class(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   for (const int32_t wish : {0, 5, 255}) {
-    const plexus_net_config_t config{sizeof config,          wish,   9, &Monitor::write_line,
-                                     stand.monitor().sink(), nullptr};
+    const plexus_net_config_t config{
+        sizeof config, wish, 9, &Monitor::write_line, fixture.monitor().sink(), nullptr};
     plexus_net_context_t* raw = nullptr;
     const int32_t code =
-        stand.monitor().call(Place::kInit, [&] { return net.plugin->init(&config, &raw); });
+        fixture.monitor().call(Place::kInit, [&] { return net.plugin->init(&config, &raw); });
     PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_INVALID_USAGE,
                       "init with traffic class {} failed with code {}", wish, code));
     if (code == PLEXUS_OK) {
@@ -152,17 +152,17 @@ Result<void> traffic_class(Stand& stand) {
   return ok();
 }
 
-Result<void> leaves_the_process(Stand& stand) {
+Result<void> leaves_the_process(Fixture& fixture) {
   const Surroundings before;
-  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(context, context));
   PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
   return before.expect_unchanged("it");
 }
 
-Result<void> leaves_nothing(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> leaves_nothing(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   {
     PLEXUS_TRY(Context::open(net));  // allocates what a process keeps once
   }
@@ -173,8 +173,8 @@ Result<void> leaves_nothing(Stand& stand) {
   return before.expect_nothing_more("10 contexts were finalized");
 }
 
-Result<void> leaves_no_memory(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> leaves_no_memory(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   const auto use = [&](int times) -> Result<void> {
     for (int i = 0; i < times; ++i) {
       PLEXUS_TRY(Context::open(net, 3));
@@ -182,7 +182,8 @@ Result<void> leaves_no_memory(Stand& stand) {
     return ok();
   };
   PLEXUS_TRY(use(10));
-  return leaves_no_memory(stand, {.use = use, .times = 200, .what = "contexts", .bytes_each = 16});
+  return leaves_no_memory(fixture,
+                          {.use = use, .times = 200, .what = "contexts", .bytes_each = 16});
 }
 
 constexpr const char* kInitRule =

@@ -19,8 +19,8 @@ namespace {
 using Query = const plexus_plugin_t*(uint32_t);
 constexpr CheckOptions kNative = {.abi = CheckOptions::Abi::kNative};
 
-Result<Query*> find_query(Stand& stand) {
-  PLEXUS_TRY(library, load_library(stand));
+Result<Query*> find_query(Fixture& fixture) {
+  PLEXUS_TRY(library, load_library(fixture));
   Query* const query = library.find_function<Query>("plexus_plugin_query");
   if (query == nullptr) {
     return wrong("it has no plexus_plugin_query");
@@ -28,40 +28,40 @@ Result<Query*> find_query(Stand& stand) {
   return query;
 }
 
-const plexus_plugin_t* ask(Stand& stand, Query* query, uint32_t host_abi = PLEXUS_HOST_ABI) {
+const plexus_plugin_t* ask(Fixture& fixture, Query* query, uint32_t host_abi = PLEXUS_HOST_ABI) {
   const plexus_plugin_t* plugin = nullptr;
-  stand.monitor().call_void(Place::kQuery, [&] { plugin = query(host_abi); });
+  fixture.monitor().call_void(Place::kQuery, [&] { plugin = query(host_abi); });
   return plugin;
 }
 
-Result<const plexus_plugin_t*> descriptor(Stand& stand) {
-  PLEXUS_TRY(query, find_query(stand));
-  const plexus_plugin_t* const plugin = ask(stand, query);
+Result<const plexus_plugin_t*> descriptor(Fixture& fixture) {
+  PLEXUS_TRY(query, find_query(fixture));
+  const plexus_plugin_t* const plugin = ask(fixture, query);
   if (plugin == nullptr) {
     return wrong("plexus_plugin_query returns no descriptor to this host");
   }
   return plugin;
 }
 
-Result<void> is_given(Stand& stand) {
-  PLEXUS_TRY(descriptor(stand));
+Result<void> is_given(Fixture& fixture) {
+  PLEXUS_TRY(descriptor(fixture));
   return ok();
 }
 
-Result<void> magic(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> magic(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   return expect(plugin->magic == PLEXUS_PLUGIN_MAGIC, "magic is {:#x}, expected {:#x}",
                 plugin->magic, PLEXUS_PLUGIN_MAGIC);
 }
 
-Result<void> abi_version(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> abi_version(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   return expect(plugin->abi_major == PLEXUS_ABI_MAJOR, "abi_major is {}, expected {}",
                 plugin->abi_major, PLEXUS_ABI_MAJOR);
 }
 
-Result<void> size(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> size(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   constexpr uint32_t kLeast = offsetof(plexus_plugin_t, tuner);  // size in ABI 1.0
   const uint32_t least = plugin->abi_minor == 0 ? kLeast : sizeof(plexus_plugin_t);
   return expect(plugin->struct_size >= least && plugin->struct_size % sizeof(void*) == 0,
@@ -69,8 +69,8 @@ Result<void> size(Stand& stand) {
                 plugin->abi_minor, least);
 }
 
-Result<void> kind(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> kind(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   PLEXUS_TRY(expect(plugin->kind == PLEXUS_KIND_NET || plugin->kind == PLEXUS_KIND_TUNER,
                     "kind is {}, which does not exist", plugin->kind));
   const bool has_tuner = plugin->struct_size >= sizeof(plexus_plugin_t) && plugin->tuner != nullptr;
@@ -79,8 +79,8 @@ Result<void> kind(Stand& stand) {
                 "the table of its kind is missing, or it has a table of another kind");
 }
 
-Result<void> reserved(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> reserved(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   return expect(plugin->reserved == 0, "reserved is {}, expected 0", plugin->reserved);
 }
 
@@ -91,26 +91,26 @@ bool is_text(const char* text, const char* pattern) {
   return std::regex_match(text, std::regex(pattern));
 }
 
-Result<void> name(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> name(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   return expect(is_text(plugin->name, "[A-Za-z0-9_.-]+"),
                 "name is null, empty, too long or has an invalid character");
 }
 
-Result<void> version(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> version(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   return expect(is_text(plugin->version, "[ -~]+"),
                 "version is null, empty, too long or not printable");
 }
 
-Result<void> is_constant(Stand& stand) {
-  PLEXUS_TRY(query, find_query(stand));
-  const plexus_plugin_t* const first = ask(stand, query);
+Result<void> is_constant(Fixture& fixture) {
+  PLEXUS_TRY(query, find_query(fixture));
+  const plexus_plugin_t* const first = ask(fixture, query);
   PLEXUS_TRY(expect(first != nullptr, "plexus_plugin_query returns no descriptor"));
   const plexus_plugin_t copy = *first;
   constexpr int kTimes = 100;
   for (int i = 0; i < kTimes; ++i) {
-    const plexus_plugin_t* const again = ask(stand, query);
+    const plexus_plugin_t* const again = ask(fixture, query);
     PLEXUS_TRY(expect(
         again != nullptr && std::memcmp(again, &copy, sizeof copy) == 0,
         "call number {} of plexus_plugin_query returned another descriptor than the first", i + 2));
@@ -118,31 +118,31 @@ Result<void> is_constant(Stand& stand) {
   return ok();
 }
 
-Result<void> newer_host(Stand& stand) {
-  PLEXUS_TRY(query, find_query(stand));
+Result<void> newer_host(Fixture& fixture) {
+  PLEXUS_TRY(query, find_query(fixture));
   constexpr uint32_t kLater = 5;
-  return expect(ask(stand, query, PLEXUS_HOST_ABI + kLater) != nullptr,
+  return expect(ask(fixture, query, PLEXUS_HOST_ABI + kLater) != nullptr,
                 "it refuses a host of a newer minor version");
 }
 
-Result<void> other_major(Stand& stand) {
-  PLEXUS_TRY(query, find_query(stand));
+Result<void> other_major(Fixture& fixture) {
+  PLEXUS_TRY(query, find_query(fixture));
   for (const uint32_t major : {0u, PLEXUS_ABI_MAJOR + 1, 65535u}) {
-    const plexus_plugin_t* const plugin = ask(stand, query, major << 16);
+    const plexus_plugin_t* const plugin = ask(fixture, query, major << 16);
     PLEXUS_TRY(expect(plugin == nullptr || plugin->abi_major == PLEXUS_ABI_MAJOR,
                       "it reports major version {1} to a host of major version {0}", major,
                       plugin == nullptr ? 0 : plugin->abi_major));
   }
-  return expect(ask(stand, query) != nullptr,
+  return expect(ask(fixture, query) != nullptr,
                 "after a query by a host of another major version it refuses this one");
 }
 
-Result<void> from_threads(Stand& stand) {
-  PLEXUS_TRY(query, find_query(stand));
+Result<void> from_threads(Fixture& fixture) {
+  PLEXUS_TRY(query, find_query(fixture));
   std::array<const plexus_plugin_t*, 8> found{};
   std::vector<std::thread> threads;
   for (auto& each : found) {
-    threads.emplace_back([&] { each = ask(stand, query); });
+    threads.emplace_back([&] { each = ask(fixture, query); });
   }
   for (std::thread& thread : threads) {
     thread.join();
@@ -152,15 +152,15 @@ Result<void> from_threads(Stand& stand) {
       "one of 8 threads that queried concurrently got no descriptor");
 }
 
-Result<void> query_leaves_nothing(Stand& stand) {
-  PLEXUS_TRY(query, find_query(stand));
+Result<void> query_leaves_nothing(Fixture& fixture) {
+  PLEXUS_TRY(query, find_query(fixture));
   const Holdings before;
-  ask(stand, query);
+  ask(fixture, query);
   return before.expect_nothing_more("plexus_plugin_query");
 }
 
-Result<void> table_size(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> table_size(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   const uint32_t size =
       plugin->kind == PLEXUS_KIND_NET ? plugin->net->struct_size : plugin->tuner->struct_size;
   const auto least = plugin->kind == PLEXUS_KIND_NET
@@ -170,15 +170,15 @@ Result<void> table_size(Stand& stand) {
                 "struct_size of its table is {}, expected {} or more", size, least);
 }
 
-Result<void> table_reserved(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> table_reserved(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   const uint32_t value =
       plugin->kind == PLEXUS_KIND_NET ? plugin->net->reserved : plugin->tuner->reserved;
   return expect(value == 0, "reserved of its table is {}, expected 0", value);
 }
 
-Result<void> table_entries(Stand& stand) {
-  PLEXUS_TRY(plugin, descriptor(stand));
+Result<void> table_entries(Fixture& fixture) {
+  PLEXUS_TRY(plugin, descriptor(fixture));
   if (plugin->kind == PLEXUS_KIND_TUNER) {
     return expect(plugin->tuner->init != nullptr && plugin->tuner->get_times != nullptr &&
                       plugin->tuner->finalize != nullptr,

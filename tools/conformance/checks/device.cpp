@@ -23,15 +23,16 @@ Result<void> on_devices(const Context& context) {
   return ok();
 }
 
-bool is_printable(const char* text, size_t room) {
-  const size_t size = ::strnlen(text, room);
-  return size < room && std::all_of(text, text + size, [](char c) { return c >= ' ' && c <= '~'; });
+bool is_printable(const char* text, size_t capacity) {
+  const size_t size = ::strnlen(text, capacity);
+  return size < capacity &&
+         std::all_of(text, text + size, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 Result<void> some(const Context& context) { return expect(context.devices() > 0, "no device"); }
 
 Result<void> count_is_constant(const Context& context) {
-  Monitor& monitor = context.net().stand->monitor();
+  Monitor& monitor = context.net().fixture->monitor();
   for (int i = 0; i < 100; ++i) {
     uint32_t count = 0;
     const int32_t code = monitor.call(Place::kDeviceCount, [&] {
@@ -138,7 +139,7 @@ Result<void> names_differ(const Context& context) {
 }
 
 Result<plexus_net_properties_t> read(const Context& context, uint32_t device) {
-  Monitor& monitor = context.net().stand->monitor();
+  Monitor& monitor = context.net().fixture->monitor();
   plexus_net_properties_t properties{};
   const int32_t code = monitor.call(Place::kProperties, [&] {
     return context.net().ops().properties(context.raw(), device, &properties);
@@ -160,8 +161,8 @@ Result<void> are_constant(const Context& context) {
   return ok();
 }
 
-Result<void> equal_in_contexts(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> equal_in_contexts(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(first, Context::open(net, 1));
   PLEXUS_TRY(second, Context::open(net, 2));
   PLEXUS_TRY(expect(first.devices() == second.devices(), "{} devices in a context, {} in the next",
@@ -175,17 +176,17 @@ Result<void> equal_in_contexts(Stand& stand) {
   return ok();
 }
 
-Result<void> equal_in_processes(Stand& stand) {
+Result<void> equal_in_processes(Fixture& fixture) {
   struct Names {
     uint32_t count;
     std::array<char, 64> first;
   };
-  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   Names own{context.devices(), {}};
   std::memcpy(own.first.data(), context.properties().name, own.first.size());
-  PLEXUS_TRY(stand.peer().send(own));
-  PLEXUS_TRY(other, stand.peer().receive<Names>());
+  PLEXUS_TRY(fixture.peer().send(own));
+  PLEXUS_TRY(other, fixture.peer().receive<Names>());
   return expect(own.count == other.count && own.first == other.first,
                 "{} devices from {} on in a process, {} from {} on in another", own.count,
                 own.first.data(), other.count, other.first.data());
@@ -196,15 +197,15 @@ Result<void> writes_only_its_struct(const Context& context) {
     std::array<uint64_t, 16> before;
     plexus_net_properties_t properties;
     std::array<uint64_t, 16> behind;
-  } room{};
-  room.before.fill(~uint64_t{0});
-  room.behind.fill(~uint64_t{0});
-  context.net().stand->monitor().call(Place::kProperties, [&] {
-    return context.net().ops().properties(context.raw(), 0, &room.properties);
+  } guarded{};
+  guarded.before.fill(~uint64_t{0});
+  guarded.behind.fill(~uint64_t{0});
+  context.net().fixture->monitor().call(Place::kProperties, [&] {
+    return context.net().ops().properties(context.raw(), 0, &guarded.properties);
   });
   const auto is_kept = [](uint64_t word) { return word == ~uint64_t{0}; };
-  return expect(std::all_of(room.before.begin(), room.before.end(), is_kept) &&
-                    std::all_of(room.behind.begin(), room.behind.end(), is_kept),
+  return expect(std::all_of(guarded.before.begin(), guarded.before.end(), is_kept) &&
+                    std::all_of(guarded.behind.begin(), guarded.behind.end(), is_kept),
                 "properties wrote outside the struct");
 }
 
@@ -236,7 +237,7 @@ Result<void> paths(const Context& context) {
   for (const uint64_t source : {uint64_t{0}, uint64_t{1}, context.properties().fabric_id}) {
     for (const uint64_t target : {uint64_t{0}, uint64_t{1}, PLEXUS_UNKNOWN_U64}) {
       plexus_net_path_t path{};
-      Monitor& monitor = context.net().stand->monitor();
+      Monitor& monitor = context.net().fixture->monitor();
       const int32_t code = monitor.call(
           Place::kNetPath, [&] { return ops.net_path(context.raw(), source, target, &path); });
       if (code != PLEXUS_OK) {

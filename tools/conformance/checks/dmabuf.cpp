@@ -72,7 +72,7 @@ Result<bool> register_pages(Recv& recv, const SharedPages& pages, plexus_net_mem
   const plexus_net_region_t region{pages.data() + kOffset, kBytes - kOffset, kOffset, fd,
                                    PLEXUS_MEMORY_DMABUF};
   const Net& net = recv.net();
-  const int32_t code = net.stand->monitor().call(
+  const int32_t code = net.fixture->monitor().call(
       Place::kRegisterRecv, [&] { return net.ops().register_recv(recv.raw(), &region, memory); });
   ::close(fd);
   return code == PLEXUS_OK;
@@ -81,7 +81,7 @@ Result<bool> register_pages(Recv& recv, const SharedPages& pages, plexus_net_mem
 /// Waits for a flush of `buffer`.
 Result<void> flush(Recv& recv, const plexus_net_buffer_t& buffer) {
   const Net& net = recv.net();
-  Monitor& monitor = net.stand->monitor();
+  Monitor& monitor = net.fixture->monitor();
   plexus_net_request_t* request = nullptr;
   const int32_t code = monitor.call(
       Place::kFlush, [&] { return net.ops().flush(recv.raw(), 1, &buffer, &request); });
@@ -91,7 +91,7 @@ Result<void> flush(Recv& recv, const plexus_net_buffer_t& buffer) {
   if (request == nullptr) {
     return ok();  // visible already
   }
-  return net.stand->wait_until("a flush", [&]() -> Result<bool> {
+  return net.fixture->wait_until("a flush", [&]() -> Result<bool> {
     const int32_t tested = recv.test(request, nullptr);
     if (tested != PLEXUS_OK && tested != PLEXUS_AGAIN) {
       return failed(monitor, "test of a flush", tested);
@@ -102,11 +102,11 @@ Result<void> flush(Recv& recv, const plexus_net_buffer_t& buffer) {
 
 /// Sends `message` to `buffer` and waits until test() reports it.
 Result<void> receive(Pair& pair, const Bytes& message, const plexus_net_buffer_t& buffer) {
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().fixture);
   plexus_net_request_t* request = nullptr;
   uint64_t size_bytes = 0;
   PLEXUS_TRY(traffic.send(pair.send, message));
-  return pair.send.net().stand->wait_until("a message in a dma-buf", [&]() -> Result<bool> {
+  return pair.send.net().fixture->wait_until("a message in a dma-buf", [&]() -> Result<bool> {
     PLEXUS_TRY(is_sent, traffic.step());
     int32_t code = PLEXUS_AGAIN;
     if (request == nullptr) {
@@ -116,7 +116,7 @@ Result<void> receive(Pair& pair, const Bytes& message, const plexus_net_buffer_t
       code = pair.recv.test(request, &size_bytes);
     }
     if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-      return failed(pair.recv.net().stand->monitor(), "a receive", code);
+      return failed(pair.recv.net().fixture->monitor(), "a receive", code);
     }
     return is_sent && size_bytes == message.size();
   });
@@ -134,7 +134,7 @@ Result<void> arrives_flushed(Pair& pair) {
   PLEXUS_TRY(is_taken, register_pages(pair.recv, pages, &memory));
   if (!is_taken) {
     return skip("the plugin cannot register a dma-buf of host memory: {}",
-                net.stand->monitor().last_failure());
+                net.fixture->monitor().last_failure());
   }
   for (uint64_t seed = 1; seed < 20; ++seed) {
     const Bytes message = make_message(seed * 37'000, seed);

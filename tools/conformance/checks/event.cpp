@@ -16,8 +16,8 @@ namespace {
 using Session = ProfilerSession;
 
 template <Result<void> (*f)(Session&)>
-Result<void> on_session(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> on_session(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   PLEXUS_TRY(session, Session::open(profiler, {}));
   return f(session);
 }
@@ -165,8 +165,8 @@ Result<void> interleaved(Session& session) {
   return stop_all(session, open);
 }
 
-Result<void> two_communicators(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> two_communicators(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   PLEXUS_TRY(first, Session::open(profiler, {"first", 1, 2, 8, 0}));
   PLEXUS_TRY(second, Session::open(profiler, {"second", 2, 2, 8, 0}));
   Tree one;
@@ -177,7 +177,7 @@ Result<void> two_communicators(Stand& stand) {
   PLEXUS_TRY(start_proxy(second, other));
   PLEXUS_TRY(stop_all(first, handles_of(one)));
   PLEXUS_TRY(
-      expect(first.close() == PLEXUS_OK, "finalize failed: {}", stand.monitor().last_failure()));
+      expect(first.close() == PLEXUS_OK, "finalize failed: {}", fixture.monitor().last_failure()));
   PLEXUS_TRY(second.record(other.step, NCCL_PROFILE_RECV_WAIT));
   return stop_all(second, handles_of(other));
 }

@@ -26,65 +26,65 @@ Result<void> expect_failure(const Result<void>& result, const char* what) {
                 "{} neither completed nor failed in bounded time", what);
 }
 
-Result<void> receiver_of_a_dead_peer(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> receiver_of_a_dead_peer(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
-  if (stand.role() == 1) {
+  if (fixture.role() == 1) {
     PLEXUS_TRY(connect_to_peer(context));
-    PLEXUS_TRY(stand.peer().meet());
-    stand.die();
+    PLEXUS_TRY(fixture.peer().meet());
+    fixture.die();
   }
   PLEXUS_TRY(recv, accept_from_peer(context));
-  PLEXUS_TRY(stand.peer().meet());
-  PLEXUS_TRY(stand.peer().wait_for_end());
-  Room room(1000);
-  Traffic traffic(stand);
-  PLEXUS_TRY(traffic.recv(recv, room));
+  PLEXUS_TRY(fixture.peer().meet());
+  PLEXUS_TRY(fixture.peer().wait_for_end());
+  GuardedBuffer target(1000);
+  Traffic traffic(fixture);
+  PLEXUS_TRY(traffic.recv(recv, target));
   PLEXUS_TRY(expect_failure(traffic.finish(seconds(10)), "a receive from a dead process"));
-  return room.expect_untouched();
+  return target.expect_untouched();
 }
 
-Result<void> sender_to_a_dead_peer(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> sender_to_a_dead_peer(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
-  if (stand.role() == 1) {
+  if (fixture.role() == 1) {
     PLEXUS_TRY(accept_from_peer(context));
-    PLEXUS_TRY(stand.peer().meet());
-    stand.die();
+    PLEXUS_TRY(fixture.peer().meet());
+    fixture.die();
   }
   PLEXUS_TRY(send, connect_to_peer(context));
-  PLEXUS_TRY(stand.peer().meet());
-  PLEXUS_TRY(stand.peer().wait_for_end());
+  PLEXUS_TRY(fixture.peer().meet());
+  PLEXUS_TRY(fixture.peer().wait_for_end());
   const Bytes message = make_message(longest_message(context, 1 << 20), 1);
-  Traffic traffic(stand);
+  Traffic traffic(fixture);
   for (int i = 0; i < 64; ++i) {  // more than all buffers on the path can hold
     PLEXUS_TRY(traffic.send(send, message));
   }
   return expect_failure(traffic.finish(seconds(10)), "a send of 64 messages to a dead process");
 }
 
-Result<void> dies_amid_a_message(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> dies_amid_a_message(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   constexpr int kSent = 16;
   const Bytes message = make_message(longest_message(context, 8 << 20), 1);
-  if (stand.role() == 1) {
+  if (fixture.role() == 1) {
     PLEXUS_TRY(send, connect_to_peer(context));
-    Traffic traffic(stand);
+    Traffic traffic(fixture);
     for (int i = 0; i < kSent; ++i) {
       PLEXUS_TRY(traffic.send(send, message));
     }
     while (traffic.posted() < 3) {
       PLEXUS_TRY(traffic.step());
     }
-    stand.die();
+    fixture.die();
   }
   PLEXUS_TRY(recv, accept_from_peer(context));
-  std::deque<Room> rooms;
-  Traffic traffic(stand);
+  std::deque<GuardedBuffer> targets;
+  Traffic traffic(fixture);
   for (int i = 0; i < kSent + 4; ++i) {  // short ones may all have been sent
-    rooms.emplace_back(message.size());
-    PLEXUS_TRY(traffic.recv(recv, rooms.back()));
+    targets.emplace_back(message.size());
+    PLEXUS_TRY(traffic.recv(recv, targets.back()));
   }
   return expect_failure(traffic.finish(seconds(10)), "a receive of messages whose sender died");
 }
@@ -96,15 +96,15 @@ struct Broken {
   std::array<std::byte, 16> data{};
   plexus_net_memory_t* memory = nullptr;  // registration of `data` from before the failure
 };
-Result<std::unique_ptr<Broken>> break_connection(Stand& stand, const Context& context) {
+Result<std::unique_ptr<Broken>> break_connection(Fixture& fixture, const Context& context) {
   PLEXUS_TRY(send, connect_to_peer(context));
   auto broken = std::make_unique<Broken>(Broken{std::move(send), {}, {}, nullptr});
   PLEXUS_TRY(memory, broken->send.register_memory(broken->data.data(), broken->data.size()));
   broken->memory = memory;
-  PLEXUS_TRY(stand.peer().meet());
-  PLEXUS_TRY(stand.peer().wait_for_end());
+  PLEXUS_TRY(fixture.peer().meet());
+  PLEXUS_TRY(fixture.peer().wait_for_end());
   const Bytes message = make_message(longest_message(context, 1 << 20), 1);
-  Traffic traffic(stand);
+  Traffic traffic(fixture);
   for (int i = 0; i < 64; ++i) {
     PLEXUS_TRY(traffic.send(broken->send, message));
   }
@@ -114,22 +114,22 @@ Result<std::unique_ptr<Broken>> break_connection(Stand& stand, const Context& co
   return broken;
 }
 
-template <Result<void> (*after)(Stand&, const Context&, Broken&)>
-Result<void> after_a_failure(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+template <Result<void> (*after)(Fixture&, const Context&, Broken&)>
+Result<void> after_a_failure(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
-  if (stand.role() == 1) {
+  if (fixture.role() == 1) {
     PLEXUS_TRY(accept_from_peer(context));
-    PLEXUS_TRY(stand.peer().meet());
-    stand.die();
+    PLEXUS_TRY(fixture.peer().meet());
+    fixture.die();
   }
-  PLEXUS_TRY(broken, break_connection(stand, context));
-  Result<void> result = after(stand, context, *broken);
+  PLEXUS_TRY(broken, break_connection(fixture, context));
+  Result<void> result = after(fixture, context, *broken);
   deregister(net, broken->memory);
   return result;
 }
 
-Result<void> every_later_call(Stand&, const Context&, Broken& broken) {
+Result<void> every_later_call(Fixture&, const Context&, Broken& broken) {
   for (int i = 0; i < 20; ++i) {
     plexus_net_request_t* request = nullptr;
     const int32_t code =
@@ -144,16 +144,16 @@ Result<void> every_later_call(Stand&, const Context&, Broken& broken) {
   return ok();
 }
 
-Result<void> one_sentence(Stand& stand, const Context&, Broken&) {
-  PLEXUS_TRY(expect(stand.monitor().last_failure_lines() == 1,
+Result<void> one_sentence(Fixture& fixture, const Context&, Broken&) {
+  PLEXUS_TRY(expect(fixture.monitor().last_failure_lines() == 1,
                     "the failure was explained by {} PLEXUS_LOG_ERROR lines, expected 1",
-                    stand.monitor().last_failure_lines()));
-  const std::string text = stand.monitor().last_failure();
+                    fixture.monitor().last_failure_lines()));
+  const std::string text = fixture.monitor().last_failure();
   PLEXUS_TRY(expect(text.size() >= 10, "the reason of the failure is '{}'", text));
   return expect(text.find('\n') == std::string::npos, "the reason of a failure has two lines");
 }
 
-Result<void> context_lives_on(Stand&, const Context& context, Broken& broken) {
+Result<void> context_lives_on(Fixture&, const Context& context, Broken& broken) {
   PLEXUS_TRY(pair, connect_pair(context, context));
   PLEXUS_TRY(deliver(pair, {.size_bytes = 5000}));
   deregister(broken.send.net(), std::exchange(broken.memory, nullptr));
@@ -162,7 +162,7 @@ Result<void> context_lives_on(Stand&, const Context& context, Broken& broken) {
   return deliver(next, {.size_bytes = 5000});
 }
 
-Result<void> says_that_the_peer_is_gone(Stand&, const Context&, Broken& broken) {
+Result<void> says_that_the_peer_is_gone(Fixture&, const Context&, Broken& broken) {
   return expect(broken.first.message().find("code 6") != std::string::npos,
                 "the death of the peer is not PLEXUS_REMOTE_ERROR: {}", broken.first.message());
 }
@@ -170,16 +170,16 @@ Result<void> says_that_the_peer_is_gone(Stand&, const Context&, Broken& broken) 
 Result<void> peer_closes(Pair& pair) {
   PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
   pair.send.close();
-  Room room(100);
-  Traffic traffic(*pair.recv.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  GuardedBuffer target(100);
+  Traffic traffic(*pair.recv.net().fixture);
+  PLEXUS_TRY(traffic.recv(pair.recv, target));
   return expect_failure(traffic.finish(seconds(10)), "a receive whose sender closed");
 }
 
 Result<void> receiver_closes(Pair& pair) {
   pair.recv.close();
   const Bytes message = make_message(std::min<uint64_t>(60000, pair.send.message_bytes_max()), 1);
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().fixture);
   for (int i = 0; i < 1000; ++i) {
     PLEXUS_TRY(traffic.send(pair.send, message));
   }
@@ -193,15 +193,15 @@ Result<bool> fail_transfer(const Context& context, int kind) {
   PLEXUS_TRY(pair, connect_pair(context, context));
   PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
   const Bytes message = make_message(longest_message(context, 60000), 1);
-  Room room(kind == 2 ? message.size() - 1 : message.size());
-  Traffic traffic(*context.net().stand);
+  GuardedBuffer target(kind == 2 ? message.size() - 1 : message.size());
+  Traffic traffic(*context.net().fixture);
   if (kind == 0) {
     pair.send.close();
   } else if (kind == 1) {
     pair.recv.close();
   }
   if (kind != 1) {
-    PLEXUS_TRY(traffic.recv(pair.recv, room));
+    PLEXUS_TRY(traffic.recv(pair.recv, target));
   }
   constexpr int kMessages = 100;  // more than the buffers on the path hold
   for (int i = 0; i < (kind == 1 ? kMessages : kind - 1); ++i) {
@@ -232,7 +232,7 @@ Result<void> failures_leave_nothing(const Context& context) {
   PLEXUS_TRY(use(6));
   const Holdings before;
   Result<void> memory =
-      leaves_no_memory(*context.net().stand,
+      leaves_no_memory(*context.net().fixture,
                        {.use = use, .times = 200, .what = "failed transfers", .bytes_each = 32});
   PLEXUS_TRY(before.expect_nothing_more("200 transfers failed"));
   return memory;
@@ -242,45 +242,45 @@ Result<void> others_go_on(const Context& context) {
   PLEXUS_TRY(kept, connect_pair(context, context));
   PLEXUS_TRY(lost, connect_pair(context, context));
   lost.send.close();
-  Room room(100);
+  GuardedBuffer target(100);
   {
-    Traffic traffic(*context.net().stand);
-    PLEXUS_TRY(traffic.recv(lost.recv, room));
+    Traffic traffic(*context.net().fixture);
+    PLEXUS_TRY(traffic.recv(lost.recv, target));
     PLEXUS_TRY(expect_failure(traffic.finish(seconds(10)), "a receive whose sender closed"));
   }
   return deliver(kept, {.size_bytes = 60000});
 }
 
-Result<void> connector_dies(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> connector_dies(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
-  if (stand.role() == 1) {
-    PLEXUS_TRY(handle, stand.peer().receive<NetHandle>());
+  if (fixture.role() == 1) {
+    PLEXUS_TRY(handle, fixture.peer().receive<NetHandle>());
     Send send = context.connect(handle);
     send.try_connect();
-    stand.die();
+    fixture.die();
   }
   PLEXUS_TRY(listen, context.listen());
-  PLEXUS_TRY(stand.peer().send(listen.handle()));
-  PLEXUS_TRY(stand.peer().wait_for_end());
+  PLEXUS_TRY(fixture.peer().send(listen.handle()));
+  PLEXUS_TRY(fixture.peer().wait_for_end());
   return accept_after_quitters(context, listen);
 }
 
-Result<void> listener_dies(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> listener_dies(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
-  if (stand.role() == 1) {
+  if (fixture.role() == 1) {
     PLEXUS_TRY(listen, context.listen());
-    PLEXUS_TRY(stand.peer().send(listen.handle()));
-    PLEXUS_TRY(stand.peer().meet());
-    stand.die();
+    PLEXUS_TRY(fixture.peer().send(listen.handle()));
+    PLEXUS_TRY(fixture.peer().meet());
+    fixture.die();
   }
-  PLEXUS_TRY(handle, stand.peer().receive<NetHandle>());
-  PLEXUS_TRY(stand.peer().meet());
-  PLEXUS_TRY(stand.peer().wait_for_end());
+  PLEXUS_TRY(handle, fixture.peer().receive<NetHandle>());
+  PLEXUS_TRY(fixture.peer().meet());
+  PLEXUS_TRY(fixture.peer().wait_for_end());
   Send send = context.connect(handle);
   int32_t code = PLEXUS_AGAIN;
-  return stand.repeat_for(milliseconds(500), [&] {
+  return fixture.repeat_for(milliseconds(500), [&] {
     if (code == PLEXUS_AGAIN) {
       code = send.try_connect();
     }
@@ -289,36 +289,36 @@ Result<void> listener_dies(Stand& stand) {
 }
 
 /// The peer is stopped for a while: a slow peer is not dead.
-Result<void> peer_stops(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> peer_stops(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   const std::vector<TestMessage> messages(
       100, TestMessage{.size_bytes = longest_message(context, 50000)});
-  if (stand.role() == 1) {
+  if (fixture.role() == 1) {
     PLEXUS_TRY(recv, accept_from_peer(context));
-    PLEXUS_TRY(stand.peer().send(::getpid()));
-    PLEXUS_TRY(stand.peer().receive<int>());
+    PLEXUS_TRY(fixture.peer().send(::getpid()));
+    PLEXUS_TRY(fixture.peer().receive<int>());
     PLEXUS_TRY(deliver_in(recv, messages));
-    return stand.peer().meet();
+    return fixture.peer().meet();
   }
   PLEXUS_TRY(send, connect_to_peer(context));
-  PLEXUS_TRY(pid, stand.peer().receive<pid_t>());
+  PLEXUS_TRY(pid, fixture.peer().receive<pid_t>());
   std::deque<Bytes> sent;
-  Traffic traffic(stand);
+  Traffic traffic(fixture);
   for (size_t i = 0; i < messages.size(); ++i) {
     sent.push_back(make_message(messages[i].size_bytes, i));
     PLEXUS_TRY(traffic.send(send, sent.back()));
   }
   ::kill(pid, SIGSTOP);
-  PLEXUS_TRY(stand.peer().send(1));
-  Result<void> meanwhile = stand.repeat_for(milliseconds(400), [&]() -> Result<void> {
+  PLEXUS_TRY(fixture.peer().send(1));
+  Result<void> meanwhile = fixture.repeat_for(milliseconds(400), [&]() -> Result<void> {
     PLEXUS_TRY(traffic.step());
     return ok();
   });
   ::kill(pid, SIGCONT);
   PLEXUS_TRY(std::move(meanwhile));
   PLEXUS_TRY(traffic.finish());
-  return stand.peer().meet();
+  return fixture.peer().meet();
 }
 
 Result<void> no_descriptors_left(const Context& context) {

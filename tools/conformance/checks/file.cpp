@@ -14,26 +14,26 @@
 namespace plexus::conformance {
 namespace {
 
-Result<ElfFile> read(Stand& stand) {
-  PLEXUS_TRY(check_elf_file(stand.file()));
-  return read_elf_file(stand.file());
+Result<ElfFile> read(Fixture& fixture) {
+  PLEXUS_TRY(check_elf_file(fixture.file()));
+  return read_elf_file(fixture.file());
 }
 
 bool is_query(const std::string& name) {
   return name == "plexus_plugin_query" || name == "plexus_collnet_query";
 }
 
-Result<void> is_complete(Stand& stand) { return check_elf_file(stand.file()); }
+Result<void> is_complete(Fixture& fixture) { return check_elf_file(fixture.file()); }
 
-Result<void> has_an_entry(Stand& stand) {
-  PLEXUS_TRY(file, read(stand));
+Result<void> has_an_entry(Fixture& fixture) {
+  PLEXUS_TRY(file, read(fixture));
   return expect(std::any_of(file.exported.begin(), file.exported.end(),
                             [](const ElfSymbol& symbol) { return is_plugin_entry(symbol.name); }),
                 "it exports neither plexus_plugin_query nor a table such as ncclNetPlugin_v8");
 }
 
-Result<void> exports_only_entries(Stand& stand) {
-  PLEXUS_TRY(file, read(stand));
+Result<void> exports_only_entries(Fixture& fixture) {
+  PLEXUS_TRY(file, read(fixture));
   const bool is_native = std::any_of(file.exported.begin(), file.exported.end(),
                                      [](const ElfSymbol& symbol) { return is_query(symbol.name); });
   static const std::regex kApi("p?nccl(All|Reduce|Broad|Bcast|Comm|Get|Group|Mem|Send|Recv).*");
@@ -47,8 +47,8 @@ Result<void> exports_only_entries(Stand& stand) {
   return ok();
 }
 
-Result<void> entry_kinds(Stand& stand) {
-  PLEXUS_TRY(file, read(stand));
+Result<void> entry_kinds(Fixture& fixture) {
+  PLEXUS_TRY(file, read(fixture));
   for (const ElfSymbol& symbol : file.exported) {
     if (is_plugin_entry(symbol.name)) {
       PLEXUS_TRY(expect(
@@ -59,8 +59,8 @@ Result<void> entry_kinds(Stand& stand) {
   return ok();
 }
 
-Result<void> needs_no_host(Stand& stand) {
-  PLEXUS_TRY(file, read(stand));
+Result<void> needs_no_host(Fixture& fixture) {
+  PLEXUS_TRY(file, read(fixture));
   static const std::regex kHost("lib(plexus|nccl|rccl)\\.so.*");
   for (const std::string& name : file.needed) {
     PLEXUS_TRY(expect(!std::regex_match(name, kHost),
@@ -69,8 +69,8 @@ Result<void> needs_no_host(Stand& stand) {
   return ok();
 }
 
-Result<void> takes_nothing_of_host(Stand& stand) {
-  PLEXUS_TRY(file, read(stand));
+Result<void> takes_nothing_of_host(Fixture& fixture) {
+  PLEXUS_TRY(file, read(fixture));
   static const std::regex kHost("(plexus_|p?nccl[A-Z]).*");
   for (const std::string& name : file.undefined) {
     PLEXUS_TRY(expect(!std::regex_match(name, kHost),
@@ -79,22 +79,22 @@ Result<void> takes_nothing_of_host(Stand& stand) {
   return ok();
 }
 
-Result<void> needs_no_text_relocations(Stand& stand) {
-  PLEXUS_TRY(file, read(stand));
+Result<void> needs_no_text_relocations(Fixture& fixture) {
+  PLEXUS_TRY(file, read(fixture));
   return expect(!file.has_text_relocations,
                 "it has text relocations; compile all of it with -fPIC");
 }
 
-Result<void> asks_for_no_executable_stack(Stand& stand) {
-  PLEXUS_TRY(file, read(stand));
+Result<void> asks_for_no_executable_stack(Fixture& fixture) {
+  PLEXUS_TRY(file, read(fixture));
   PLEXUS_TRY(
       expect(!file.is_writable_and_executable, "a segment of it is writable and executable"));
   return expect(!file.has_executable_stack,
                 "it asks for an executable stack; link with -z noexecstack");
 }
 
-Result<void> searches_safe_folders(Stand& stand) {
-  PLEXUS_TRY(file, read(stand));
+Result<void> searches_safe_folders(Fixture& fixture) {
+  PLEXUS_TRY(file, read(fixture));
   for (const std::string& path : file.run_paths) {
     PLEXUS_TRY(expect(!path.empty() && (path[0] == '/' || path[0] == '$'),
                       "its run path has the entry '{}', which is relative to the current folder",
@@ -103,56 +103,56 @@ Result<void> searches_safe_folders(Stand& stand) {
   return ok();
 }
 
-Result<void> loads(Stand& stand) {
-  PLEXUS_TRY(load_library(stand));
+Result<void> loads(Fixture& fixture) {
+  PLEXUS_TRY(load_library(fixture));
   return ok();
 }
 
-Result<void> loads_twice_as_one(Stand& stand) {
-  PLEXUS_TRY(load_library(stand));
-  void* const again = ::dlopen(stand.file().c_str(), RTLD_NOW | RTLD_LOCAL);
+Result<void> loads_twice_as_one(Fixture& fixture) {
+  PLEXUS_TRY(load_library(fixture));
+  void* const again = ::dlopen(fixture.file().c_str(), RTLD_NOW | RTLD_LOCAL);
   PLEXUS_TRY(expect(again != nullptr, "a second dlopen of it failed"));
   ::dlclose(again);
   return ok();
 }
 
-Result<void> loading_leaves_no_threads(Stand& stand) {
+Result<void> loading_leaves_no_threads(Fixture& fixture) {
   const Holdings before;
-  PLEXUS_TRY(load_library(stand));
+  PLEXUS_TRY(load_library(fixture));
   return before.expect_no_threads("loading it");
 }
 
-Result<void> loading_leaves_no_descriptors(Stand& stand) {
+Result<void> loading_leaves_no_descriptors(Fixture& fixture) {
   const Holdings before;
-  PLEXUS_TRY(load_library(stand));
+  PLEXUS_TRY(load_library(fixture));
   return before.expect_no_descriptors("loading it");
 }
 
-Result<void> loading_is_silent(Stand& stand) {
-  PLEXUS_TRY(load_library(stand));
+Result<void> loading_is_silent(Fixture& fixture) {
+  PLEXUS_TRY(load_library(fixture));
   // stdout and stderr of this process are a file of the kit.
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "loading it wrote to stdout or stderr");
 }
 
-Result<void> loading_leaves_the_process(Stand& stand) {
+Result<void> loading_leaves_the_process(Fixture& fixture) {
   const Surroundings before;
-  PLEXUS_TRY(load_library(stand));
+  PLEXUS_TRY(load_library(fixture));
   return before.expect_unchanged("loading it");
 }
 
-Result<void> reloads(Stand& stand) {
-  stand.seat().place = Place::kLoading;
+Result<void> reloads(Fixture& fixture) {
+  fixture.status().place = Place::kLoading;
   constexpr int kTimes = 5;
   for (int i = 0; i < kTimes; ++i) {
-    void* const handle = ::dlopen(stand.file().c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* const handle = ::dlopen(fixture.file().c_str(), RTLD_NOW | RTLD_LOCAL);
     PLEXUS_TRY(expect(handle != nullptr, "dlopen number {} of it failed", i + 1));
     ::dlclose(handle);
   }
-  PLEXUS_TRY(load_library(stand));
+  PLEXUS_TRY(load_library(fixture));
   return ok();
 }
 
-Result<void> exits_after_loading(Stand& stand) { return loads(stand); }
+Result<void> exits_after_loading(Fixture& fixture) { return loads(fixture); }
 
 constexpr const char* kLoadRule =
     "plexus_plugin.h: a plugin must not block, start threads or open devices when it is loaded";

@@ -12,8 +12,8 @@ namespace {
 
 /// A plugin with one buffer per receive has nothing to check here.
 template <Result<void> (*f)(Pair&, uint32_t recvs_max)>
-Result<void> on_group(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> on_group(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   const uint32_t most = context.properties().recvs_max;
   if (most < 2) {
@@ -29,14 +29,14 @@ Result<void> match(Pair& pair,
                    const std::vector<int32_t>& wanted,
                    const std::vector<int32_t>& sent,
                    const std::vector<uint64_t>& sizes) {
-  std::deque<Room> rooms;
+  std::deque<GuardedBuffer> targets;
   std::vector<Wanted> buffers;
   for (const int32_t tag : wanted) {
-    rooms.emplace_back(*std::max_element(sizes.begin(), sizes.end()) + 10);
-    buffers.push_back({&rooms.back(), tag});
+    targets.emplace_back(*std::max_element(sizes.begin(), sizes.end()) + 10);
+    buffers.push_back({&targets.back(), tag});
   }
   std::deque<Bytes> messages;
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().fixture);
   PLEXUS_TRY(received, traffic.recv(pair.recv, buffers));
   for (size_t i = 0; i < sent.size(); ++i) {
     messages.push_back(make_message(sizes[i], i));
@@ -50,10 +50,10 @@ Result<void> match(Pair& pair,
       ++buffer;
     }
     is_used[buffer] = true;
-    PLEXUS_TRY(expect(is_told_right(pair.recv.net(), received->sizes_bytes[buffer], sizes[i]),
+    PLEXUS_TRY(expect(reports_right_size(pair.recv.net(), received->sizes_bytes[buffer], sizes[i]),
                       "test reports {2} bytes for buffer {0} of {1}, {3} were sent", buffer,
                       wanted.size(), received->sizes_bytes[buffer], sizes[i]));
-    if (auto checked = rooms[buffer].expect_message(messages[i]); checked.has_error()) {
+    if (auto checked = targets[buffer].expect_message(messages[i]); checked.has_error()) {
       return std::move(checked).error().with_context(fmt::format("buffer {}", buffer));
     }
   }
@@ -112,14 +112,14 @@ Result<void> long_and_short(Pair& pair, uint32_t most) {
 }
 
 Result<void> done_with_the_last(Pair& pair, uint32_t most) {
-  std::deque<Room> rooms;
+  std::deque<GuardedBuffer> targets;
   std::vector<Wanted> buffers;
   for (uint32_t i = 0; i < most; ++i) {
-    rooms.emplace_back(100);
-    buffers.push_back({&rooms.back(), static_cast<int32_t>(i)});
+    targets.emplace_back(100);
+    buffers.push_back({&targets.back(), static_cast<int32_t>(i)});
   }
   const Bytes message = make_message(60, 1);
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().fixture);
   PLEXUS_TRY(received, traffic.recv(pair.recv, buffers));
   for (uint32_t i = 0; i < most; ++i) {
     PLEXUS_TRY(
@@ -128,22 +128,22 @@ Result<void> done_with_the_last(Pair& pair, uint32_t most) {
     PLEXUS_TRY(traffic.settle(milliseconds(15)));
   }
   PLEXUS_TRY(traffic.finish());
-  for (const Room& room : rooms) {
-    PLEXUS_TRY(room.expect_message(message));
+  for (const GuardedBuffer& target : targets) {
+    PLEXUS_TRY(target.expect_message(message));
   }
   return ok();
 }
 
 Result<void> several_groups(Pair& pair, uint32_t most) {
   constexpr uint32_t kGroups = 6;
-  std::deque<Room> rooms;
+  std::deque<GuardedBuffer> targets;
   std::deque<Bytes> messages;
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().fixture);
   for (uint32_t group = 0; group < kGroups; ++group) {
     std::vector<Wanted> buffers;
     for (uint32_t i = 0; i < most; ++i) {
-      rooms.emplace_back(200);
-      buffers.push_back({&rooms.back(), static_cast<int32_t>(i)});
+      targets.emplace_back(200);
+      buffers.push_back({&targets.back(), static_cast<int32_t>(i)});
     }
     PLEXUS_TRY(traffic.recv(pair.recv, buffers));
   }
@@ -152,8 +152,8 @@ Result<void> several_groups(Pair& pair, uint32_t most) {
     PLEXUS_TRY(traffic.send(pair.send, messages.back(), static_cast<int32_t>(i % most)));
   }
   PLEXUS_TRY(traffic.finish());
-  for (size_t i = 0; i < rooms.size(); ++i) {
-    if (auto checked = rooms[i].expect_message(messages[i]); checked.has_error()) {
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (auto checked = targets[i].expect_message(messages[i]); checked.has_error()) {
       return std::move(checked).error().with_context(
           fmt::format("buffer {} of group {}", i % most, i / most));
     }
@@ -170,23 +170,23 @@ Result<void> groups_and_singles(Pair& pair, uint32_t most) {
 }
 
 Result<void> too_long_for_one(Pair& pair, uint32_t most) {
-  std::deque<Room> rooms;
+  std::deque<GuardedBuffer> targets;
   std::vector<Wanted> buffers;
   for (uint32_t i = 0; i < most; ++i) {
-    rooms.emplace_back(100);
-    buffers.push_back({&rooms.back(), static_cast<int32_t>(i)});
+    targets.emplace_back(100);
+    buffers.push_back({&targets.back(), static_cast<int32_t>(i)});
   }
   const Bytes message = make_message(101, 1);
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().fixture);
   PLEXUS_TRY(traffic.recv(pair.recv, buffers));
   PLEXUS_TRY(traffic.send(pair.send, message, 1));
   const Result<void> result = traffic.finish(milliseconds(3000));
   PLEXUS_TRY(expect(
       result.has_error() && result.error().message().find("timed out after") == std::string::npos,
       "a message longer than its buffer of a group did not fail"));
-  for (Room& room : rooms) {
+  for (GuardedBuffer& target : targets) {
     // The beginning of the message may be in its buffer, but nothing beyond the buffer.
-    PLEXUS_TRY(room.expect_message({room.data(), room.size_bytes()}));
+    PLEXUS_TRY(target.expect_message({target.data(), target.size_bytes()}));
   }
   return ok();
 }

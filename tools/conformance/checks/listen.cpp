@@ -70,7 +70,7 @@ Result<void> handle_is_needed(const Context& context) {
   Recv recv = listen.accept();
   bool is_connected = false;
   bool is_refused = false;
-  PLEXUS_TRY(context.net().stand->repeat_for(milliseconds(300), [&]() -> Result<void> {
+  PLEXUS_TRY(context.net().fixture->repeat_for(milliseconds(300), [&]() -> Result<void> {
     if (!is_connected && !is_refused) {
       const int32_t code = send.try_connect();
       is_connected = code == PLEXUS_OK;
@@ -79,7 +79,7 @@ Result<void> handle_is_needed(const Context& context) {
     const int32_t accepted = recv.raw() == nullptr || !is_connected ? recv.try_accept() : PLEXUS_OK;
     PLEXUS_TRY(expect(accepted == PLEXUS_AGAIN || accepted == PLEXUS_OK,
                       "accept failed because of a connection without the handle: {}",
-                      context.net().stand->monitor().last_failure()));
+                      context.net().fixture->monitor().last_failure()));
     return expect(accepted != PLEXUS_OK, "it accepted a connection without the handle");
   }));
   return expect(!is_connected, "connect succeeded with a handle that no listen returned");
@@ -90,20 +90,20 @@ Result<void> writes_only_the_handle(const Context& context) {
     std::array<uint64_t, 8> before;
     plexus_net_handle_t handle;
     std::array<uint64_t, 8> behind;
-  } room{};
-  room.before.fill(~uint64_t{0});
-  room.behind.fill(~uint64_t{0});
+  } guarded{};
+  guarded.before.fill(~uint64_t{0});
+  guarded.behind.fill(~uint64_t{0});
   plexus_net_listen_t* raw = nullptr;
   const Net& net = context.net();
-  const int32_t code = net.stand->monitor().call(
-      Place::kListen, [&] { return net.ops().listen(context.raw(), 0, &room.handle, &raw); });
+  const int32_t code = net.fixture->monitor().call(
+      Place::kListen, [&] { return net.ops().listen(context.raw(), 0, &guarded.handle, &raw); });
   if (code != PLEXUS_OK) {
-    return failed(net.stand->monitor(), "listen", code);
+    return failed(net.fixture->monitor(), "listen", code);
   }
-  const Listen closes(net, raw, room.handle, 0);
+  const Listen closes(net, raw, guarded.handle, 0);
   const auto is_kept = [](uint64_t word) { return word == ~uint64_t{0}; };
-  return expect(std::all_of(room.before.begin(), room.before.end(), is_kept) &&
-                    std::all_of(room.behind.begin(), room.behind.end(), is_kept),
+  return expect(std::all_of(guarded.before.begin(), guarded.before.end(), is_kept) &&
+                    std::all_of(guarded.behind.begin(), guarded.behind.end(), is_kept),
                 "listen wrote more than the 128 bytes of the handle");
 }
 
@@ -141,7 +141,7 @@ Result<void> handle_moves(const Context& context) {
   Recv recv = listen.accept();
   bool is_connected = false;
   bool is_accepted = false;
-  PLEXUS_TRY(context.net().stand->wait_until("connect with a copied handle", [&] {
+  PLEXUS_TRY(context.net().fixture->wait_until("connect with a copied handle", [&] {
     return progress(send, is_connected, recv, is_accepted);
   }));
   Pair pair{std::move(listen), std::move(send), std::move(recv)};

@@ -11,8 +11,8 @@ namespace plexus::conformance {
 namespace {
 
 /// The whole life of a communicator.
-Result<void> live(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> live(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(sender, Context::open(net));
   PLEXUS_TRY(receiver, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(sender, receiver));
@@ -20,23 +20,23 @@ Result<void> live(Stand& stand) {
   return deliver(pair, messages);
 }
 
-Result<void> has_one_voice(Stand& stand) {
-  PLEXUS_TRY(live(stand));
+Result<void> has_one_voice(Fixture& fixture) {
+  PLEXUS_TRY(live(fixture));
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
 }
 
-Result<void> is_calm_when_well(Stand& stand) {
-  PLEXUS_TRY(live(stand));
-  for (const LogLine& line : stand.monitor().lines()) {
+Result<void> is_calm_when_well(Fixture& fixture) {
+  PLEXUS_TRY(live(fixture));
+  for (const LogLine& line : fixture.monitor().lines()) {
     PLEXUS_TRY(expect(line.level > PLEXUS_LOG_WARN,
                       "it logged an error or a warning without a fault: {}", line.text));
   }
   return ok();
 }
 
-Result<void> finished_lines(Stand& stand) {
-  PLEXUS_TRY(live(stand));
-  for (const LogLine& line : stand.monitor().lines()) {
+Result<void> finished_lines(Fixture& fixture) {
+  PLEXUS_TRY(live(fixture));
+  for (const LogLine& line : fixture.monitor().lines()) {
     PLEXUS_TRY(expect(line.text.find('\n') == std::string::npos, "a log line has a newline: {}",
                       line.text));
   }
@@ -44,7 +44,7 @@ Result<void> finished_lines(Stand& stand) {
 }
 
 Result<void> no_words_per_message(Pair& pair) {
-  Monitor& monitor = pair.send.net().stand->monitor();
+  Monitor& monitor = pair.send.net().fixture->monitor();
   const std::vector<TestMessage> messages(50, TestMessage{.size_bytes = 100});
   PLEXUS_TRY(deliver(pair, messages));
   const size_t before = monitor.lines().size();

@@ -44,9 +44,9 @@ Bytes make_labelled(const Label& label, uint64_t size_bytes) {
 }
 
 /// Checks that no other message is in this one's place.
-Result<void> expect_label(Room& room, const Label& label) {
+Result<void> expect_label(GuardedBuffer& target, const Label& label) {
   Label found;
-  std::memcpy(&found, room.data(), sizeof found);
+  std::memcpy(&found, target.data(), sizeof found);
   const bool is_right = found.magic == Label::kMagic && found.communicator == label.communicator &&
                         found.source == label.source && found.target == label.target &&
                         found.sequence == label.sequence;
@@ -57,7 +57,7 @@ Result<void> expect_label(Room& room, const Label& label) {
         label.target, label.communicator, label.sequence, label.source, found.sequence,
         found.source, found.target, found.communicator);
   }
-  return room.expect_message(make_labelled(label, room.size_bytes()));
+  return target.expect_message(make_labelled(label, target.size_bytes()));
 }
 
 /// State that all ranks share.
@@ -101,7 +101,7 @@ Result<void> connect_to_all(Rank& rank) {
     rank.recvs.push_back(rank.listens[i].accept());
   }
   std::vector<std::array<bool, 2>> has(count);
-  return rank.mesh->net->stand->wait_until(
+  return rank.mesh->net->fixture->wait_until(
       "connections of each rank with all others", [&]() -> Result<bool> {
         bool is_done = true;
         for (size_t i = 0; i < count; ++i) {
@@ -115,25 +115,25 @@ Result<void> connect_to_all(Rank& rank) {
 Result<void> exchange_with_all(Rank& rank) {
   struct Arrival {
     Label label;
-    Room room;
+    GuardedBuffer target;
   };
   std::deque<Bytes> messages;
   std::deque<Arrival> arrivals;
-  Traffic traffic(*rank.mesh->net->stand);
+  Traffic traffic(*rank.mesh->net->fixture);
   for (uint32_t sequence = 0; sequence < kMessages; ++sequence) {
     for (size_t i = 0; i < rank.peers.size(); ++i) {
       const uint32_t peer = rank.peers[i];
       const Label in = {Label::kMagic, rank.mesh->communicator, peer, rank.number, sequence};
       const Label out = {Label::kMagic, rank.mesh->communicator, rank.number, peer, sequence};
-      arrivals.push_back({in, Room(size_of(in, rank.context))});
-      PLEXUS_TRY(traffic.recv(rank.recvs[i], arrivals.back().room));
+      arrivals.push_back({in, GuardedBuffer(size_of(in, rank.context))});
+      PLEXUS_TRY(traffic.recv(rank.recvs[i], arrivals.back().target));
       messages.push_back(make_labelled(out, size_of(out, rank.context)));
       PLEXUS_TRY(traffic.send(rank.sends[i], messages.back()));
     }
   }
   PLEXUS_TRY(traffic.finish());
   for (Arrival& arrival : arrivals) {
-    PLEXUS_TRY(expect_label(arrival.room, arrival.label));
+    PLEXUS_TRY(expect_label(arrival.target, arrival.label));
   }
   return ok();
 }
@@ -161,8 +161,8 @@ class Thread {
 };
 
 template <uint32_t kRanks, uint32_t kCommunicators>
-Result<void> mesh_of_threads(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> mesh_of_threads(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   std::deque<Mesh> meshes;
   std::deque<Rank> ranks;
   std::vector<std::vector<Rank*>> of_thread(kRanks);

@@ -38,7 +38,7 @@ Result<void> deliver_around(Pair& pair, uint32_t first, uint32_t last) {
 
 Result<void> empty(Pair& pair) { return deliver(pair, {.size_bytes = 0}); }
 
-Result<void> empty_with_room(Pair& pair) {
+Result<void> empty_into_larger_buffer(Pair& pair) {
   return deliver(pair, {.size_bytes = 0, .spare_bytes = 1000});
 }
 
@@ -49,15 +49,16 @@ Result<void> empty_first(const Context& context) {
 
 Result<void> empty_without_address(Pair& pair) {
   const plexus_net_buffer_t buffer{nullptr, 0, nullptr, 1, 0};
-  PLEXUS_TRY(told, carry(pair, {"an empty message without an address",
-                                [&](auto** request) {
-                                  return pair.recv.irecv({&buffer, 1}, request);
-                                },
-                                [&](auto** request) {
-                                  return pair.send.isend(nullptr, 0, 1, nullptr, request);
-                                }}));
-  return expect(told.received == 0 && told.sent == 0,
-                "test returned {} and {} bytes for an empty message", told.received, told.sent);
+  PLEXUS_TRY(reported, carry(pair, {"an empty message without an address",
+                                    [&](auto** request) {
+                                      return pair.recv.irecv({&buffer, 1}, request);
+                                    },
+                                    [&](auto** request) {
+                                      return pair.send.isend(nullptr, 0, 1, nullptr, request);
+                                    }}));
+  return expect(reported.received == 0 && reported.sent == 0,
+                "test returned {} and {} bytes for an empty message", reported.received,
+                reported.sent);
 }
 
 Result<void> empty_among_others(Pair& pair) {
@@ -105,7 +106,7 @@ Result<void> deliver_mapped(Pair& pair, uint64_t size) {
   PLEXUS_TRY(in, pair.recv.register_memory(target, size));
   const plexus_net_buffer_t buffer{target, size, in, 1, 0};
   PLEXUS_TRY(
-      told,
+      reported,
       carry(pair, {"a very long message",
                    [&](auto** request) {
                      return pair.recv.irecv({&buffer, 1}, request);
@@ -114,8 +115,8 @@ Result<void> deliver_mapped(Pair& pair, uint64_t size) {
                    seconds(45)}));
   deregister(pair.send.net(), out);
   deregister(pair.recv.net(), in);
-  PLEXUS_TRY(expect(is_told_right(pair.recv.net(), told.received, size),
-                    "test reports {} bytes of {}", told.received, size));
+  PLEXUS_TRY(expect(reports_right_size(pair.recv.net(), reported.received, size),
+                    "test reports {} bytes of {}", reported.received, size));
   return expect(std::memcmp(source, target, size) == 0, "a message of {} bytes arrived corrupted",
                 size);
 }
@@ -151,15 +152,15 @@ Result<void> deliver_rounds(Pair& pair, uint64_t size_bytes, size_t rounds) {
     sources.push_back(make_message(size, i));
   }
   for (size_t round = 0; round < rounds; ++round) {
-    std::vector<Room> rooms(kAtOnce, Room(size));
-    Traffic traffic(*pair.send.net().stand);
+    std::vector<GuardedBuffer> targets(kAtOnce, GuardedBuffer(size));
+    Traffic traffic(*pair.send.net().fixture);
     for (size_t i = 0; i < kAtOnce; ++i) {
-      PLEXUS_TRY(traffic.recv(pair.recv, rooms[i]));
+      PLEXUS_TRY(traffic.recv(pair.recv, targets[i]));
       PLEXUS_TRY(traffic.send(pair.send, sources[i]));
     }
     PLEXUS_TRY(traffic.finish());
     for (size_t i = 0; i < kAtOnce; ++i) {
-      if (auto checked = rooms[i].expect_message(sources[i]); checked.has_error()) {
+      if (auto checked = targets[i].expect_message(sources[i]); checked.has_error()) {
         return std::move(checked).error().with_context(
             fmt::format("message {} of {}", round * kAtOnce + i + 1, rounds * kAtOnce));
       }
@@ -196,7 +197,7 @@ Result<void> unaligned_long(Pair& pair) {
       {.size_bytes = longest_message(context, 300001), .source_offset = 3, .target_offset = 13});
 }
 
-Result<void> shorter_than_room(Pair& pair) {
+Result<void> shorter_than_buffer(Pair& pair) {
   const std::array<TestMessage, 4> messages = {{{.size_bytes = 1, .spare_bytes = 1},
                                                 {.size_bytes = 100, .spare_bytes = 1000},
                                                 {.size_bytes = 8, .spare_bytes = 60000},
@@ -216,9 +217,9 @@ Result<void> read_only_source(Pair& pair) {
   std::copy(message.begin(), message.end(), static_cast<std::byte*>(page));
   PLEXUS_TRY(memory, pair.send.register_memory(page, kSize));
   ::mprotect(page, kSize, PROT_READ);
-  Room room(kSize);
-  PLEXUS_TRY(into, pair.recv.register_memory(room.data(), kSize));
-  const plexus_net_buffer_t buffer{room.data(), kSize, into, 0, 0};
+  GuardedBuffer target(kSize);
+  PLEXUS_TRY(into, pair.recv.register_memory(target.data(), kSize));
+  const plexus_net_buffer_t buffer{target.data(), kSize, into, 0, 0};
   PLEXUS_TRY(carry(
       pair, {"a message from constant memory",
              [&](auto** request) {
@@ -227,33 +228,34 @@ Result<void> read_only_source(Pair& pair) {
              [&](auto** request) { return pair.send.isend(page, kSize, 0, memory, request); }}));
   deregister(pair.send.net(), memory);
   deregister(pair.recv.net(), into);
-  return room.expect_message(message);
+  return target.expect_message(message);
 }
 
 Result<void> one_source_often(Pair& pair) {
   const Bytes message = make_message(std::min<uint64_t>(3000, pair.send.message_bytes_max()), 1);
-  std::vector<Room> rooms(8, Room(message.size()));
-  Traffic traffic(*pair.send.net().stand);
-  for (Room& room : rooms) {
-    PLEXUS_TRY(traffic.recv(pair.recv, room));
+  std::vector<GuardedBuffer> targets(8, GuardedBuffer(message.size()));
+  Traffic traffic(*pair.send.net().fixture);
+  for (GuardedBuffer& target : targets) {
+    PLEXUS_TRY(traffic.recv(pair.recv, target));
     PLEXUS_TRY(traffic.send(pair.send, message));
   }
   PLEXUS_TRY(traffic.finish());
-  for (const Room& room : rooms) {
-    PLEXUS_TRY(room.expect_message(message));
+  for (const GuardedBuffer& target : targets) {
+    PLEXUS_TRY(target.expect_message(message));
   }
   return ok();
 }
 
 constexpr const char* kSizeRule = "plexus_net.h message_bytes_max: longest isend";
 constexpr const char* kEmptyRule = "plexus_net.h isend: size 0 is legal";
-constexpr const char* kRoomRule = "plexus_net.h size_bytes: capacity; the message may be shorter";
+constexpr const char* kLargerBufferRule =
+    "plexus_net.h size_bytes: capacity; the message may be shorter";
 constexpr CheckOptions kLong = {.limit = seconds(60), .is_alone = true};
 
 constexpr std::array kChecks = {
     Check{"message.empty", "carries an empty message", kEmptyRule, on_pair<empty>},
-    Check{"message.empty_room", "carries an empty message into a buffer with room", kEmptyRule,
-          on_pair<empty_with_room>},
+    Check{"message.empty_spare", "carries an empty message into a buffer with room", kEmptyRule,
+          on_pair<empty_into_larger_buffer>},
     Check{"message.empty_first", "carries an empty message as the first of a connection",
           kEmptyRule, on_context<empty_first>},
     Check{"message.empty_null", "carries an empty message without an address", kEmptyRule,
@@ -285,8 +287,8 @@ constexpr std::array kChecks = {
           on_pair<any_target_address>},
     Check{"message.unaligned", "carries a long message between odd addresses",
           "plexus_net.h data: the address that isend and irecv will use", on_pair<unaligned_long>},
-    Check{"message.room", "carries messages shorter than their buffers", kRoomRule,
-          on_pair<shorter_than_room>},
+    Check{"message.spare", "carries messages shorter than their buffers", kLargerBufferRule,
+          on_pair<shorter_than_buffer>},
     Check{"message.read_only", "only reads what it sends", "plexus_net.h isend: const void* data",
           on_pair<read_only_source>},
     Check{"message.one_source", "sends one buffer several times concurrently",

@@ -17,15 +17,15 @@ constexpr int kTuned = 5;          // number of collectives with tuning
 constexpr int kChannelsMost = 64;  // per communicator
 
 template <Result<void> (*f)(Session&)>
-Result<void> on_session(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> on_session(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   PLEXUS_TRY(session, Session::open(tuner, {}));
   return f(session);
 }
 
 template <Result<void> (*f)(Session&)>
-Result<void> on_table(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> on_table(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   if (tuner.version() == 2) {
     return skip("{} returns a pair, not a table", tuner.entry());
   }
@@ -94,8 +94,8 @@ Result<void> all_sizes(Session& session) {
 }
 
 /// Every collective, size, number of ranks and hosts; also grouped and registered.
-Result<void> grid(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> grid(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   constexpr std::array<Session::Comm, 6> kComms = {
       {{2, 1}, {2, 2}, {8, 1}, {16, 2}, {24, 3}, {1024, 128}}};
   for (const Session::Comm& comm : kComms) {
@@ -247,8 +247,8 @@ Result<void> repeats_itself(Session& session) {
   return ok();
 }
 
-Result<void> contexts_agree(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> contexts_agree(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   PLEXUS_TRY(first, Session::open(tuner, {}));
   PLEXUS_TRY(second, Session::open(tuner, {}));
   for (const size_t size : {8u, 4096u, 1u << 20, 1u << 28}) {
@@ -259,26 +259,27 @@ Result<void> contexts_agree(Stand& stand) {
   return ok();
 }
 
-Result<void> processes_agree(Stand& stand) {
-  if (stand.role() == 1) {  // values that differ between ranks
+Result<void> processes_agree(Fixture& fixture) {
+  if (fixture.role() == 1) {  // values that differ between ranks
     PLEXUS_TRY(expect(::setenv("HOSTNAME", "another-host", 1) == 0, "cannot set a variable"));
   }
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   PLEXUS_TRY(session, Session::open(tuner, {}));
   for (const size_t size : {8u, 4096u, 1u << 20, 1u << 28}) {
     PLEXUS_TRY(own, ask(session, {.size_bytes = size}));
     constexpr size_t kPlaces = size_t{NCCL_TUNER_ALGORITHMS} * NCCL_TUNER_PROTOCOLS;
-    std::array<double, kPlaces + 3> told{};
+    std::array<double, kPlaces + 3> reported{};
     for (size_t place = 0; place < kPlaces; ++place) {
-      told[place] = own.at(static_cast<int>(place) / NCCL_TUNER_PROTOCOLS,
-                           static_cast<int>(place) % NCCL_TUNER_PROTOCOLS);
+      reported[place] = own.at(static_cast<int>(place) / NCCL_TUNER_PROTOCOLS,
+                               static_cast<int>(place) % NCCL_TUNER_PROTOCOLS);
     }
-    told[kPlaces] = own.channels;
-    told[kPlaces + 1] = own.algorithm;
-    told[kPlaces + 2] = own.protocol;
-    PLEXUS_TRY(stand.peer().send(told));
-    PLEXUS_TRY(others, stand.peer().receive<decltype(told)>());
-    PLEXUS_TRY(expect(told == others, "two processes get different results for {} bytes", size));
+    reported[kPlaces] = own.channels;
+    reported[kPlaces + 1] = own.algorithm;
+    reported[kPlaces + 2] = own.protocol;
+    PLEXUS_TRY(fixture.peer().send(reported));
+    PLEXUS_TRY(others, fixture.peer().receive<decltype(reported)>());
+    PLEXUS_TRY(
+        expect(reported == others, "two processes get different results for {} bytes", size));
   }
   return ok();
 }

@@ -20,8 +20,8 @@ namespace {
 using Session = NcclTunerSession;
 
 template <Result<void> (*f)(Session&)>
-Result<void> on_session(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> on_session(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   PLEXUS_TRY(session, Session::open(tuner, {}));
   return f(session);
 }
@@ -32,9 +32,9 @@ Result<TunerCosts> ask(Session& session, const TunerQuestion& question = {}) {
   return costs;
 }
 
-Result<void> table(Stand& stand) {
+Result<void> table(Fixture& fixture) {
   constexpr std::array<size_t, 5> kBytes = {32, 32, 32, 32, 40};  // v2 to v6
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   const size_t expected = kBytes[static_cast<size_t>(tuner.version() - 2)];
   PLEXUS_TRY(expect(tuner.size_bytes() == 0 || tuner.size_bytes() == expected,
                     "{} has {} bytes, expected {}", tuner.entry(), tuner.size_bytes(), expected));
@@ -52,7 +52,7 @@ Result<void> opens_and_ends(Session& session) {
                 session.monitor().last_failure());
 }
 
-Result<void> any_communicator(Stand& stand) {
+Result<void> any_communicator(Fixture& fixture) {
   constexpr std::array<Session::Comm, 9> kComms = {{{1, 1, 1},
                                                     {2, 1, 2},
                                                     {2, 2, 3},
@@ -62,7 +62,7 @@ Result<void> any_communicator(Stand& stand) {
                                                     {64, 8, 7},
                                                     {4096, 512, 8},
                                                     {65536, 65536, ~uint64_t{0}}}};
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   for (const Session::Comm& comm : kComms) {
     PLEXUS_TRY(session, Session::open(tuner, comm));
     PLEXUS_TRY(ask(session));
@@ -70,8 +70,8 @@ Result<void> any_communicator(Stand& stand) {
   return ok();
 }
 
-Result<void> two_communicators(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> two_communicators(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   PLEXUS_TRY(small, Session::open(tuner, {2, 1, 7}));
   PLEXUS_TRY(alone, ask(small));
   {
@@ -86,8 +86,8 @@ Result<void> two_communicators(Stand& stand) {
   return expect(alone == after, "its result changed when another communicator ended");
 }
 
-Result<void> many_leave_nothing(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> many_leave_nothing(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   const auto use = [&](int times) -> Result<void> {
     for (int i = 0; i < times; ++i) {
       PLEXUS_TRY(session, Session::open(tuner, {}));
@@ -95,11 +95,11 @@ Result<void> many_leave_nothing(Stand& stand) {
     }
     return ok();
   };
-  return contexts_leave_nothing(stand, use);
+  return contexts_leave_nothing(fixture, use);
 }
 
-Result<void> borrows_model(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> borrows_model(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   if (tuner.version() < 5) {
     return skip("{} receives no model", tuner.entry());
   }
@@ -111,8 +111,8 @@ Result<void> borrows_model(Stand& stand) {
                 "its result changed when the model passed to init was overwritten");
 }
 
-Result<void> leaves_a_model(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> leaves_a_model(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   if (tuner.version() < 5) {
     return skip("{} receives no model", tuner.entry());
   }
@@ -125,10 +125,10 @@ Result<void> leaves_a_model(Stand& stand) {
                 bad - numbers, bad == numbers + kCount ? 0 : *bad);
 }
 
-Result<void> process_is_left(Stand& stand) {
+Result<void> process_is_left(Fixture& fixture) {
   const Surroundings surroundings;
   const Holdings before;
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   {
     PLEXUS_TRY(session, Session::open(tuner, {}));
     PLEXUS_TRY(ask(session));
@@ -137,8 +137,8 @@ Result<void> process_is_left(Stand& stand) {
   return before.expect_no_threads("it was used");
 }
 
-Result<void> threads(Stand& stand) {
-  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+Result<void> threads(Fixture& fixture) {
+  PLEXUS_TRY(tuner, NcclTuner::load(fixture));
   PLEXUS_TRY(reference, Session::open(tuner, {}));
   PLEXUS_TRY(expected, ask(reference));
   std::array<std::string, 4> problems;

@@ -45,11 +45,11 @@ Result<void> random_sizes(Pair& pair) {
 /// Sends with tags and receives in another order; message i must be in the buffer with its tag.
 Result<void> match(Pair& pair, std::span<const int32_t> sent, std::span<const int32_t> wanted) {
   std::deque<Bytes> messages;
-  std::deque<Room> rooms;
-  Traffic traffic(*pair.send.net().stand);
+  std::deque<GuardedBuffer> targets;
+  Traffic traffic(*pair.send.net().fixture);
   for (size_t i = 0; i < wanted.size(); ++i) {
-    rooms.emplace_back(500);
-    PLEXUS_TRY(traffic.recv(pair.recv, rooms.back(), wanted[i]));
+    targets.emplace_back(500);
+    PLEXUS_TRY(traffic.recv(pair.recv, targets.back(), wanted[i]));
   }
   // so that all receives are posted before the first message
   PLEXUS_TRY(traffic.settle(milliseconds(5)));
@@ -65,7 +65,7 @@ Result<void> match(Pair& pair, std::span<const int32_t> sent, std::span<const in
       ++message;
     }
     is_taken[message] = true;
-    if (auto checked = rooms[buffer].expect_message(messages[message]); checked.has_error()) {
+    if (auto checked = targets[buffer].expect_message(messages[message]); checked.has_error()) {
       return std::move(checked).error().with_context(
           fmt::format("buffer {} with tag {}", buffer, wanted[buffer]));
     }
@@ -100,12 +100,12 @@ Result<void> extreme_tags(Pair& pair) {
 Result<void> early_messages(Pair& pair) {
   const Bytes message = make_message(300, 1);
   const Bytes next = make_message(200, 2);
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().fixture);
   PLEXUS_TRY(traffic.send(pair.send, message));
   PLEXUS_TRY(traffic.send(pair.send, next));
   PLEXUS_TRY(traffic.settle(milliseconds(30)));
-  Room first(300);
-  Room second(300);
+  GuardedBuffer first(300);
+  GuardedBuffer second(300);
   PLEXUS_TRY(traffic.recv(pair.recv, first));
   PLEXUS_TRY(traffic.recv(pair.recv, second));
   PLEXUS_TRY(traffic.finish());
@@ -117,29 +117,29 @@ Result<void> early_long_messages(Pair& pair) {
   PLEXUS_TRY(context, Context::open(pair.send.net()));
   constexpr size_t kMessages = 6;
   std::deque<Bytes> messages;
-  std::deque<Room> rooms;
-  Traffic traffic(*pair.send.net().stand);
+  std::deque<GuardedBuffer> targets;
+  Traffic traffic(*pair.send.net().fixture);
   for (size_t i = 0; i < kMessages; ++i) {
     messages.push_back(make_message(longest_message(context, uint64_t{300000} << (i % 3)), i));
     PLEXUS_TRY(traffic.send(pair.send, messages.back()));
   }
   PLEXUS_TRY(traffic.settle(milliseconds(30)));
   for (const Bytes& message : messages) {
-    rooms.emplace_back(message.size());
-    PLEXUS_TRY(traffic.recv(pair.recv, rooms.back()));
+    targets.emplace_back(message.size());
+    PLEXUS_TRY(traffic.recv(pair.recv, targets.back()));
   }
   PLEXUS_TRY(traffic.finish());
   for (size_t i = 0; i < kMessages; ++i) {
-    PLEXUS_TRY(rooms[i].expect_message(messages[i]));
+    PLEXUS_TRY(targets[i].expect_message(messages[i]));
   }
   return ok();
 }
 
 Result<void> early_receives(Pair& pair) {
-  Room first(300);
-  Room second(300);
+  GuardedBuffer first(300);
+  GuardedBuffer second(300);
   const Bytes message = make_message(300, 1);
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().fixture);
   PLEXUS_TRY(transfer, traffic.recv(pair.recv, first));
   PLEXUS_TRY(traffic.recv(pair.recv, second));
   PLEXUS_TRY(traffic.settle(milliseconds(30)));
@@ -154,15 +154,15 @@ Result<void> early_receives(Pair& pair) {
 }
 
 Result<void> not_done_before_it_came(Pair& pair) {
-  Room room(64);
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(transfer, traffic.recv(pair.recv, room));
+  GuardedBuffer target(64);
+  Traffic traffic(*pair.send.net().fixture);
+  PLEXUS_TRY(transfer, traffic.recv(pair.recv, target));
   PLEXUS_TRY(traffic.settle(milliseconds(100)));
   PLEXUS_TRY(expect(!transfer->is_done, "test completed a receive though nothing was sent"));
   const Bytes message = make_message(64, 0);
   PLEXUS_TRY(traffic.send(pair.send, message));
   PLEXUS_TRY(traffic.finish());
-  return room.expect_message(message);
+  return target.expect_message(message);
 }
 
 constexpr const char* kOrderRule =

@@ -11,20 +11,20 @@ namespace plexus::conformance {
 namespace {
 
 /// Messages over all pairs at once from one thread; each must arrive at its destination.
-Result<void> exchange(Stand& stand, std::deque<Pair>& pairs, uint64_t size, int rounds) {
+Result<void> exchange(Fixture& fixture, std::deque<Pair>& pairs, uint64_t size, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     std::deque<Bytes> messages;
-    std::deque<Room> rooms;
-    Traffic traffic(stand);
+    std::deque<GuardedBuffer> targets;
+    Traffic traffic(fixture);
     for (size_t i = 0; i < pairs.size(); ++i) {
       messages.push_back(make_message(size + i, i + 1000 * static_cast<size_t>(round)));
-      rooms.emplace_back(size + i);
-      PLEXUS_TRY(traffic.recv(pairs[i].recv, rooms.back(), 4));
+      targets.emplace_back(size + i);
+      PLEXUS_TRY(traffic.recv(pairs[i].recv, targets.back(), 4));
       PLEXUS_TRY(traffic.send(pairs[i].send, messages.back(), 4));
     }
     PLEXUS_TRY(traffic.finish());
     for (size_t i = 0; i < pairs.size(); ++i) {
-      if (auto checked = rooms[i].expect_message(messages[i]); checked.has_error()) {
+      if (auto checked = targets[i].expect_message(messages[i]); checked.has_error()) {
         return std::move(checked).error().with_context(fmt::format("connection {}", i));
       }
     }
@@ -43,11 +43,11 @@ Result<std::deque<Pair>> make_pairs(const Context& sender, const Context& receiv
 
 Result<void> several_connections(const Context& context) {
   PLEXUS_TRY(pairs, make_pairs(context, context, 8));
-  return exchange(*context.net().stand, pairs, longest_message(context, 5000) - pairs.size(), 10);
+  return exchange(*context.net().fixture, pairs, longest_message(context, 5000) - pairs.size(), 10);
 }
 
-Result<void> two_communicators(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> two_communicators(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(first, Context::open(net, 1));
   PLEXUS_TRY(second, Context::open(net, 2));
   PLEXUS_TRY(pairs, make_pairs(first, first, 3));
@@ -56,11 +56,11 @@ Result<void> two_communicators(Stand& stand) {
     pairs.push_back(std::move(pair));
   }
   others.clear();
-  return exchange(stand, pairs, longest_message(first, 3000) - pairs.size(), 10);
+  return exchange(fixture, pairs, longest_message(first, 3000) - pairs.size(), 10);
 }
 
-Result<void> one_ends_first(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> one_ends_first(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(first, Context::open(net, 1));
   PLEXUS_TRY(second, Context::open(net, 2));
   PLEXUS_TRY(kept, connect_pair(first, first));
@@ -72,10 +72,10 @@ Result<void> one_ends_first(Stand& stand) {
   return deliver(kept, {.size_bytes = 20000});
 }
 
-Result<void> two_instances(Stand& stand) {
+Result<void> two_instances(Fixture& fixture) {
   // Loaded twice, as by two different hosts in one process: they must not interfere.
-  PLEXUS_TRY(net, Net::load(stand));
-  PLEXUS_TRY(other, Net::load(stand));
+  PLEXUS_TRY(net, Net::load(fixture));
+  PLEXUS_TRY(other, Net::load(fixture));
   if (!net.is_native()) {
     return skip("a plugin of NCCL's ABI has one init per process");
   }
@@ -85,8 +85,8 @@ Result<void> two_instances(Stand& stand) {
   return deliver(pair, {.size_bytes = 1000});
 }
 
-Result<void> duplex(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> duplex(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(first, Context::open(net, 1));
   PLEXUS_TRY(second, Context::open(net, 1));
   PLEXUS_TRY(there, connect_pair(first, second));
@@ -94,7 +94,7 @@ Result<void> duplex(Stand& stand) {
   std::deque<Pair> pairs;
   pairs.push_back(std::move(there));
   pairs.push_back(std::move(back));
-  return exchange(stand, pairs, longest_message(first, 4 << 20) - 1, 3);
+  return exchange(fixture, pairs, longest_message(first, 4 << 20) - 1, 3);
 }
 
 Result<void> stalled_neighbour(const Context& context) {
@@ -102,20 +102,20 @@ Result<void> stalled_neighbour(const Context& context) {
   PLEXUS_TRY(busy, connect_pair(context, context));
   const Bytes message = make_message(longest_message(context, 1 << 20), 5);
   const Bytes ping = make_message(64, 6);
-  Room room(message.size());
-  Traffic traffic(*context.net().stand);
+  GuardedBuffer target(message.size());
+  Traffic traffic(*context.net().fixture);
   PLEXUS_TRY(traffic.send(stalled.send, message));  // no receive is posted yet
-  Room idle(64);
+  GuardedBuffer idle(64);
   for (int i = 0; i < 100; ++i) {
-    Room pong(64);
+    GuardedBuffer pong(64);
     PLEXUS_TRY(received, traffic.recv(busy.recv, pong));
     PLEXUS_TRY(traffic.send(busy.send, ping));
     PLEXUS_TRY(traffic.finish(*received));
     PLEXUS_TRY(pong.expect_message(ping));
   }
-  PLEXUS_TRY(traffic.recv(stalled.recv, room));
+  PLEXUS_TRY(traffic.recv(stalled.recv, target));
   PLEXUS_TRY(traffic.finish());
-  return room.expect_message(message);
+  return target.expect_message(message);
 }
 
 /// Runs `f` in four threads, each with a pair of its own.
@@ -163,8 +163,8 @@ Result<void> ends_in_two_threads(Pair& pair) {
                 received.has_error() ? received.error().message() : "");
 }
 
-Result<void> connects_in_threads(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> connects_in_threads(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   std::array<std::string, 4> problems;
   std::vector<Context> contexts;  // as in NCCL, made one after the other
   for (size_t i = 0; i < problems.size(); ++i) {

@@ -41,9 +41,9 @@ Result<void> cut(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_t 
   const Bytes message = make_message(size_bytes, size_bytes + head_bytes);
   const Bytes head(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(head_bytes));
   const Bytes tail(message.begin() + static_cast<std::ptrdiff_t>(head_bytes), message.end());
-  Room first(first_bytes);
-  Room second(size_bytes - first_bytes);
-  Room spare(100);
+  GuardedBuffer first(first_bytes);
+  GuardedBuffer second(size_bytes - first_bytes);
+  GuardedBuffer spare(100);
   // Sent data is only read.
   const auto piece = [](const Bytes& bytes) {
     return plexus_net_piece_t{
@@ -55,12 +55,12 @@ Result<void> cut(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_t 
                                                    {second.data(), size_bytes - first_bytes},
                                                    {spare.data(), 100}}};
   PLEXUS_TRY(
-      told,
+      reported,
       carry(pair, {"a message in pieces",
                    [&](auto** request) { return pair.recv.irecv_pieces(into, 1, request); },
                    [&](auto** request) { return pair.send.isend_pieces(from, 1, request); }}));
-  PLEXUS_TRY(expect(told.received == size_bytes, "test reports {} bytes of {}", told.received,
-                    size_bytes));
+  PLEXUS_TRY(expect(reported.received == size_bytes, "test reports {} bytes of {}",
+                    reported.received, size_bytes));
   const std::span<const std::byte> all(message);
   PLEXUS_TRY(first.expect_message(all.first(first_bytes)));
   PLEXUS_TRY(second.expect_message(all.subspan(first_bytes)));
@@ -103,17 +103,17 @@ Result<void> gather(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64
     sources[i] = {places[i].data() + kOffset, sizes[i], memory};
   }
   const std::array<Bytes, 3> before = places;
-  Room room(size_bytes + 100);
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(transfer, traffic.recv(pair.recv, room, 1));
+  GuardedBuffer target(size_bytes + 100);
+  Traffic traffic(*pair.send.net().fixture);
+  PLEXUS_TRY(transfer, traffic.recv(pair.recv, target, 1));
   plexus_net_request_t* sent = nullptr;
-  uint64_t size_said = 0;
+  uint64_t size_reported = 0;
   bool is_sent = false;
-  PLEXUS_TRY(pair.send.net().stand->wait_until("a gathered message", [&]() -> Result<bool> {
+  PLEXUS_TRY(pair.send.net().fixture->wait_until("a gathered message", [&]() -> Result<bool> {
     if (sent == nullptr) {
       pair.send.isend_gathered(sources, 1, &sent);
     } else if (!is_sent) {
-      is_sent = pair.send.test(sent, &size_said) == PLEXUS_OK;
+      is_sent = pair.send.test(sent, &size_reported) == PLEXUS_OK;
     }
     PLEXUS_TRY(is_received, traffic.step());
     return is_sent && is_received;
@@ -121,11 +121,11 @@ Result<void> gather(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64
   for (const plexus_net_source_t& source : sources) {
     deregister(pair.send.net(), source.memory);
   }
-  PLEXUS_TRY(expect(size_said == size_bytes && transfer->sizes_bytes.front() == size_bytes,
-                    "test reports {} bytes sent and {} received of {}", size_said,
+  PLEXUS_TRY(expect(size_reported == size_bytes && transfer->sizes_bytes.front() == size_bytes,
+                    "test reports {} bytes sent and {} received of {}", size_reported,
                     transfer->sizes_bytes.front(), size_bytes));
   PLEXUS_TRY(expect(places == before, "it changes what it sends"));
-  return room.expect_message(message);
+  return target.expect_message(message);
 }
 
 Result<void> gathered(Pair& pair) {

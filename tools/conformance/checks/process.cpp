@@ -16,21 +16,21 @@ namespace {
 
 /// Sends the same messages from one process to the other.
 template <auto make_messages>
-Result<void> messages_between(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> messages_between(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   const std::vector<TestMessage> messages = make_messages(context);
   Result<void> result = ok();
-  if (stand.role() == 0) {
+  if (fixture.role() == 0) {
     PLEXUS_TRY(send, connect_to_peer(context));
     result = deliver_out(send, messages);
     PLEXUS_TRY(std::move(result));
-    return stand.peer().meet();
+    return fixture.peer().meet();
   }
   PLEXUS_TRY(recv, accept_from_peer(context));
   result = deliver_in(recv, messages);
   PLEXUS_TRY(std::move(result));
-  return stand.peer().meet();
+  return fixture.peer().meet();
 }
 
 std::vector<TestMessage> short_messages(const Context&) {
@@ -55,7 +55,7 @@ struct Duplex {
   Recv recv;
 };
 Result<Duplex> connect_duplex(const Context& context) {
-  if (context.net().stand->role() == 0) {
+  if (context.net().fixture->role() == 0) {
     PLEXUS_TRY(send, connect_to_peer(context));
     PLEXUS_TRY(recv, accept_from_peer(context));
     return Duplex{std::move(send), std::move(recv)};
@@ -65,53 +65,53 @@ Result<Duplex> connect_duplex(const Context& context) {
   return Duplex{std::move(send), std::move(recv)};
 }
 
-Result<void> ping_pong(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> ping_pong(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(duplex, connect_duplex(context));
   const Bytes message = make_message(32, 1);
   for (int i = 0; i < 500; ++i) {
-    Room room(32);
-    Traffic traffic(stand);
-    PLEXUS_TRY(received, traffic.recv(duplex.recv, room));
-    if (stand.role() == 0) {
+    GuardedBuffer target(32);
+    Traffic traffic(fixture);
+    PLEXUS_TRY(received, traffic.recv(duplex.recv, target));
+    if (fixture.role() == 0) {
       PLEXUS_TRY(traffic.send(duplex.send, message));
     }
     PLEXUS_TRY(traffic.finish(*received));
-    PLEXUS_TRY(room.expect_message(message));
-    if (stand.role() == 1) {
+    PLEXUS_TRY(target.expect_message(message));
+    if (fixture.role() == 1) {
       PLEXUS_TRY(traffic.send(duplex.send, message));
     }
     PLEXUS_TRY(traffic.finish());
   }
-  return stand.peer().meet();
+  return fixture.peer().meet();
 }
 
-Result<void> both_ways_at_once(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> both_ways_at_once(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(duplex, connect_duplex(context));
-  const Bytes own = make_message(longest_message(context, 2 << 20), stand.role());
-  const Bytes other = make_message(own.size(), 1 - stand.role());
+  const Bytes own = make_message(longest_message(context, 2 << 20), fixture.role());
+  const Bytes other = make_message(own.size(), 1 - fixture.role());
   for (int i = 0; i < 5; ++i) {
-    Room room(own.size());
-    Traffic traffic(stand);
-    PLEXUS_TRY(traffic.recv(duplex.recv, room));
+    GuardedBuffer target(own.size());
+    Traffic traffic(fixture);
+    PLEXUS_TRY(traffic.recv(duplex.recv, target));
     PLEXUS_TRY(traffic.send(duplex.send, own));
     PLEXUS_TRY(traffic.finish());
-    PLEXUS_TRY(room.expect_message(other));
+    PLEXUS_TRY(target.expect_message(other));
   }
-  return stand.peer().meet();
+  return fixture.peer().meet();
 }
 
-Result<void> many_connections(Stand& stand) {
+Result<void> many_connections(Fixture& fixture) {
   constexpr size_t kCount = 16;
-  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   std::deque<Send> sends;
   std::deque<Recv> recvs;
   for (size_t i = 0; i < kCount; ++i) {
-    if (stand.role() == 0) {
+    if (fixture.role() == 0) {
       PLEXUS_TRY(send, connect_to_peer(context));
       sends.push_back(std::move(send));
     } else {
@@ -120,26 +120,26 @@ Result<void> many_connections(Stand& stand) {
     }
   }
   std::deque<Bytes> messages;
-  std::deque<Room> rooms;
-  Traffic traffic(stand);
+  std::deque<GuardedBuffer> targets;
+  Traffic traffic(fixture);
   for (size_t i = 0; i < 4 * kCount; ++i) {
     messages.push_back(make_message(10000 + i, i));
-    rooms.emplace_back(10000 + i);
-    if (stand.role() == 0) {
+    targets.emplace_back(10000 + i);
+    if (fixture.role() == 0) {
       PLEXUS_TRY(traffic.send(sends[i % kCount], messages.back()));
     } else {
-      PLEXUS_TRY(traffic.recv(recvs[i % kCount], rooms.back()));
+      PLEXUS_TRY(traffic.recv(recvs[i % kCount], targets.back()));
     }
   }
   PLEXUS_TRY(traffic.finish());
-  for (size_t i = 0; i < rooms.size() && stand.role() == 1; ++i) {
-    PLEXUS_TRY(rooms[i].expect_message(messages[i]));
+  for (size_t i = 0; i < targets.size() && fixture.role() == 1; ++i) {
+    PLEXUS_TRY(targets[i].expect_message(messages[i]));
   }
-  return stand.peer().meet();
+  return fixture.peer().meet();
 }
 
-Result<void> grouped(Stand& stand) {
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> grouped(Fixture& fixture) {
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   const uint32_t most = context.properties().recvs_max;
   if (most < 2) {
@@ -149,32 +149,32 @@ Result<void> grouped(Stand& stand) {
   for (uint32_t i = 0; i < most; ++i) {
     messages.push_back(make_message(1000 + i, i));
   }
-  Traffic traffic(stand);
-  if (stand.role() == 0) {
+  Traffic traffic(fixture);
+  if (fixture.role() == 0) {
     PLEXUS_TRY(send, connect_to_peer(context));
-    Traffic out(stand);
+    Traffic out(fixture);
     for (uint32_t i = most; i-- > 0;) {
       PLEXUS_TRY(out.send(send, messages[i], static_cast<int32_t>(i)));
     }
     PLEXUS_TRY(out.finish());
-    return stand.peer().meet();
+    return fixture.peer().meet();
   }
   PLEXUS_TRY(recv, accept_from_peer(context));
-  std::deque<Room> rooms;
+  std::deque<GuardedBuffer> targets;
   std::vector<Wanted> wanted;
   for (uint32_t i = 0; i < most; ++i) {
-    rooms.emplace_back(2000);
-    wanted.push_back({&rooms.back(), static_cast<int32_t>(i)});
+    targets.emplace_back(2000);
+    wanted.push_back({&targets.back(), static_cast<int32_t>(i)});
   }
-  Traffic in(stand);
+  Traffic in(fixture);
   PLEXUS_TRY(received, in.recv(recv, wanted));
   PLEXUS_TRY(in.finish());
   for (uint32_t i = 0; i < most; ++i) {
-    PLEXUS_TRY(expect(is_told_right(net, received->sizes_bytes[i], messages[i].size()),
+    PLEXUS_TRY(expect(reports_right_size(net, received->sizes_bytes[i], messages[i].size()),
                       "buffer {} has {} bytes", i, received->sizes_bytes[i]));
-    PLEXUS_TRY(rooms[i].expect_message(messages[i]));
+    PLEXUS_TRY(targets[i].expect_message(messages[i]));
   }
-  return stand.peer().meet();
+  return fixture.peer().meet();
 }
 
 /// Forks a child that exits at once without calling the plugin.
@@ -194,19 +194,19 @@ Result<void> forks_between_messages(Pair& pair) {
   PLEXUS_TRY(fork_and_wait());
   PLEXUS_TRY(deliver(pair, {.size_bytes = 1000}));
   const Bytes message = make_message(std::min<uint64_t>(50000, pair.send.message_bytes_max()), 2);
-  Room room(message.size());
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  GuardedBuffer target(message.size());
+  Traffic traffic(*pair.send.net().fixture);
+  PLEXUS_TRY(traffic.recv(pair.recv, target));
   PLEXUS_TRY(traffic.send(pair.send, message));
   PLEXUS_TRY(traffic.step());
   PLEXUS_TRY(fork_and_wait());
   PLEXUS_TRY(traffic.finish());
-  return room.expect_message(message);
+  return target.expect_message(message);
 }
 
-Result<void> used_in_a_child(Stand& stand) {
+Result<void> used_in_a_child(Fixture& fixture) {
   // Loaded before the fork and used after it, as with a launcher that preloads.
-  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(net, Net::load(fixture));
   const pid_t child = ::fork();
   if (child == 0) {
     const auto use = [&]() -> Result<void> {
@@ -216,7 +216,8 @@ Result<void> used_in_a_child(Stand& stand) {
     };
     const Result<void> used = use();
     if (used.has_error()) {
-      stand.monitor().report("in a child that was forked after loading: " + used.error().message());
+      fixture.monitor().report("in a child that was forked after loading: " +
+                               used.error().message());
     }
     ::_exit(used.has_error() ? 1 : 0);
   }

@@ -18,8 +18,8 @@ namespace {
 using Session = ProfilerSession;
 
 template <Result<void> (*f)(Session&)>
-Result<void> on_session(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> on_session(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   PLEXUS_TRY(session, Session::open(profiler, {}));
   return f(session);
 }
@@ -37,8 +37,8 @@ Result<void> tell_collective(Session& session) {
   return session.stop(group);
 }
 
-Result<void> table(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> table(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   constexpr size_t kBytes = sizeof(nccl_profiler_v5_t);  // for all versions
   PLEXUS_TRY(expect(profiler.size_bytes() == 0 || profiler.size_bytes() == kBytes,
                     "{} has {} bytes, expected {}", profiler.entry(), profiler.size_bytes(),
@@ -57,8 +57,8 @@ Result<void> opens_and_ends(Session& session) {
 }
 
 /// The mask may be set at the first init only, or at each: it is one for all communicators.
-Result<void> keeps_the_mask(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> keeps_the_mask(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   PLEXUS_TRY(first, Session::open(profiler, {}));
   const int mask = profiler.mask();
   const auto expect_kept = [&](const char* by) {
@@ -71,13 +71,13 @@ Result<void> keeps_the_mask(Stand& stand) {
   PLEXUS_TRY(second, Session::open(profiler, {}));
   PLEXUS_TRY(expect_kept("init of a second communicator"));
   PLEXUS_TRY(expect(first.close() == PLEXUS_OK, "finalize of the first of two failed: {}",
-                    stand.monitor().last_failure()));
+                    fixture.monitor().last_failure()));
   PLEXUS_TRY(expect_kept("finalize of the first of two communicators"));
   return tell_collective(second);
 }
 
-Result<void> any_communicator(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> any_communicator(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   const std::string long_name(300, 'n');
   const std::array<Session::Comm, 5> comms = {{{"", 1, 1, 1, 0},
                                                {nullptr, 2, 1, 2, 1},
@@ -91,8 +91,8 @@ Result<void> any_communicator(Stand& stand) {
   return ok();
 }
 
-Result<void> several_communicators(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> several_communicators(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   PLEXUS_TRY(first, Session::open(profiler, {"first", 1, 2, 8, 0}));
   PLEXUS_TRY(third, Session::open(profiler, {"third", 3, 2, 8, 7}));
   {
@@ -102,16 +102,16 @@ Result<void> several_communicators(Stand& stand) {
   }
   PLEXUS_TRY(tell_collective(third));
   PLEXUS_TRY(expect(first.close() == PLEXUS_OK, "finalize of the first of two failed: {}",
-                    stand.monitor().last_failure()));
+                    fixture.monitor().last_failure()));
   PLEXUS_TRY(tell_collective(third));
   PLEXUS_TRY(expect(third.close() == PLEXUS_OK, "finalize of the last failed: {}",
-                    stand.monitor().last_failure()));
+                    fixture.monitor().last_failure()));
   PLEXUS_TRY(again, Session::open(profiler, {"again", 4, 1, 2, 0}));
   return tell_collective(again);
 }
 
-Result<void> many_leave_nothing(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> many_leave_nothing(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   const auto use = [&](int times) -> Result<void> {
     for (int i = 0; i < times; ++i) {
       PLEXUS_TRY(session, Session::open(profiler, {}));
@@ -119,12 +119,12 @@ Result<void> many_leave_nothing(Stand& stand) {
     }
     return ok();
   };
-  return contexts_leave_nothing(stand, use);
+  return contexts_leave_nothing(fixture, use);
 }
 
-Result<void> process_is_left(Stand& stand) {
+Result<void> process_is_left(Fixture& fixture) {
   const Surroundings before;
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   PLEXUS_TRY(session, Session::open(profiler, {}));
   PLEXUS_TRY(tell_collective(session));
   return before.expect_unchanged("it");
@@ -162,8 +162,8 @@ struct Unfinished {
   EventHandle event = nullptr;
 };
 
-Result<void> exits_open(Stand& stand) {
-  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+Result<void> exits_open(Fixture& fixture) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(fixture));
   // still reachable, never finalized
   static auto* const kLeft = new Unfinished{profiler, std::nullopt};
   PLEXUS_TRY(session, Session::open(kLeft->profiler, {}));

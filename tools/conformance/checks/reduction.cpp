@@ -33,12 +33,12 @@ Result<void> all_types(const CollnetUse& use) {
 }
 
 template <uint32_t size>
-Result<void> all_types_in_processes(Stand& stand) {
-  PLEXUS_TRY(collnet, Collnet::load(stand));
+Result<void> all_types_in_processes(Fixture& fixture) {
+  PLEXUS_TRY(collnet, Collnet::load(fixture));
   PLEXUS_TRY(use, CollnetUse::open(collnet));
   PLEXUS_TRY(team, make_team_of_processes(use, size));
   PLEXUS_TRY(every_type(use, team));
-  return stand.peer().meet();
+  return fixture.peer().meet();
 }
 
 Result<void> all_sizes(const CollnetUse& use) {
@@ -145,7 +145,7 @@ Result<void> many_under_way(const CollnetUse& use) {
     flights[i] = std::move(started);
   }
   std::array<size_t, 2> done{};  // by member, the oldest first
-  PLEXUS_TRY(team.members[0].stand().wait_until("the end of all requests", [&]() -> Result<bool> {
+  PLEXUS_TRY(team.members[0].fixture().wait_until("the end of all requests", [&]() -> Result<bool> {
     for (size_t member = 0; member < 2; ++member) {
       if (done[member] == promised) {
         continue;
@@ -177,7 +177,7 @@ Result<void> refused_is_not_started(const CollnetUse& use) {
     return skip("it accepts {} requests at once and refuses none", kMost);
   }
   // The other member follows; its requests must match the ones with the same numbers.
-  Stand& stand = team.members[0].stand();
+  Fixture& fixture = team.members[0].fixture();
   for (uint32_t i = 0; i < ahead.size(); ++i) {
     const CollnetData data = {reduction.type, reduction.op, reduction.count, i};
     Flight behind;
@@ -189,7 +189,7 @@ Result<void> refused_is_not_started(const CollnetUse& use) {
     bool is_started = false;
     bool is_here = false;
     bool is_there = false;
-    PLEXUS_TRY(stand.wait_until("a reduction that was refused at first", [&]() -> Result<bool> {
+    PLEXUS_TRY(fixture.wait_until("a reduction that was refused at first", [&]() -> Result<bool> {
       if (!is_started) {
         const int32_t code = team.members[1].iallreduce(what, &behind.request);
         PLEXUS_TRY(
@@ -216,7 +216,7 @@ Result<void> alone_is_not_done(const CollnetUse& use) {
   PLEXUS_TRY(team, make_team(use, 2));
   PLEXUS_TRY(flights, start_many(team.members[0], 0, reduction, 1));
   PLEXUS_TRY(expect(flights.size() == 1, "a first reduction is refused"));
-  return team.members[0].stand().repeat_for(milliseconds(100), [&]() -> Result<void> {
+  return team.members[0].fixture().repeat_for(milliseconds(100), [&]() -> Result<void> {
     const int32_t code = team.members[0].test(flights[0].request);
     return expect(code == PLEXUS_AGAIN, "test returned {} though the other member posted nothing",
                   code);
@@ -248,11 +248,11 @@ Result<void> expect_failure(Team& team, const Reduction& reduction) {
     return wrong("a first reduction is refused");
   }
   int32_t code = PLEXUS_AGAIN;
-  PLEXUS_TRY(
-      member.stand().wait_until("the failure of a group whose member died", [&]() -> Result<bool> {
-        code = member.test(flights[0].request);
-        return code != PLEXUS_AGAIN;
-      }));
+  PLEXUS_TRY(member.fixture().wait_until("the failure of a group whose member died",
+                                         [&]() -> Result<bool> {
+                                           code = member.test(flights[0].request);
+                                           return code != PLEXUS_AGAIN;
+                                         }));
   PLEXUS_TRY(expect(code != PLEXUS_OK, "test returned PLEXUS_OK though a member is dead"));
   plexus_collnet_request_t* request = nullptr;
   const auto what = describe(flights[0], reduction, nullptr, nullptr);
@@ -261,16 +261,16 @@ Result<void> expect_failure(Team& team, const Reduction& reduction) {
                 "a group that failed accepts another reduction (code {})", again);
 }
 
-Result<void> member_dies(Stand& stand) {
-  PLEXUS_TRY(collnet, Collnet::load(stand));
+Result<void> member_dies(Fixture& fixture) {
+  PLEXUS_TRY(collnet, Collnet::load(fixture));
   PLEXUS_TRY(use, CollnetUse::open(collnet));
   PLEXUS_TRY(reduction, find_reduction(use));
   reduction.count = 1000;
   PLEXUS_TRY(team, make_team_of_processes(use, 2));
   PLEXUS_TRY(reduce(team, reduction));
-  PLEXUS_TRY(stand.peer().meet());
-  if (stand.role() == 1) {
-    stand.die();
+  PLEXUS_TRY(fixture.peer().meet());
+  if (fixture.role() == 1) {
+    fixture.die();
   }
   return expect_failure(team, reduction);
 }
@@ -285,7 +285,7 @@ Result<void> counts_differ(const CollnetUse& use) {
     PLEXUS_TRY(expect(started.size() == 1, "a first reduction is refused"));
     flights[i] = std::move(started);
   }
-  return team.members[0].stand().wait_until(
+  return team.members[0].fixture().wait_until(
       "the failure of members that differ in their counts", [&]() -> Result<bool> {
         for (size_t i = 0; i < 2; ++i) {
           const int32_t code = team.members[i].test(flights[i][0].request);

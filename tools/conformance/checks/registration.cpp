@@ -48,13 +48,13 @@ Result<void> same_twice(Pair& pair) {
   PLEXUS_TRY(second, pair.send.register_memory(data.data(), data.size()));
   deregister(pair.send.net(), first);
   // The second registration is still valid: what follows uses it.
-  Room room(data.size());
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  GuardedBuffer target(data.size());
+  Traffic traffic(*pair.send.net().fixture);
+  PLEXUS_TRY(traffic.recv(pair.recv, target));
   PLEXUS_TRY(traffic.send(pair.send, data));
   PLEXUS_TRY(traffic.finish());
   deregister(pair.send.net(), second);
-  return room.expect_message(data);
+  return target.expect_message(data);
 }
 
 Result<void> overlapping(Pair& pair) {
@@ -139,7 +139,7 @@ Result<void> part_of_a_region(Pair& pair) {
     plexus_net_request_t* sent = nullptr;
     bool is_received = false;
     bool is_sent = false;
-    PLEXUS_TRY(pair.send.net().stand->wait_until("a part of a region", [&]() -> Result<bool> {
+    PLEXUS_TRY(pair.send.net().fixture->wait_until("a part of a region", [&]() -> Result<bool> {
       if (received == nullptr) {
         pair.recv.irecv({&buffer, 1}, &received);
       } else if (!is_received) {
@@ -175,20 +175,20 @@ Result<void> large_region(Pair& pair) {
 
 Result<void> while_busy(Pair& pair) {
   const Bytes message = make_message(2000, 1);
-  std::deque<Room> rooms;
-  Traffic traffic(*pair.send.net().stand);
+  std::deque<GuardedBuffer> targets;
+  Traffic traffic(*pair.send.net().fixture);
   Bytes other(4096);
   for (int i = 0; i < 50; ++i) {
-    rooms.emplace_back(message.size());
-    PLEXUS_TRY(traffic.recv(pair.recv, rooms.back()));
+    targets.emplace_back(message.size());
+    PLEXUS_TRY(traffic.recv(pair.recv, targets.back()));
     PLEXUS_TRY(traffic.send(pair.send, message));
     PLEXUS_TRY(memory, pair.recv.register_memory(other.data(), other.size()));
     PLEXUS_TRY(traffic.step());
     deregister(pair.recv.net(), memory);
   }
   PLEXUS_TRY(traffic.finish());
-  for (const Room& room : rooms) {
-    PLEXUS_TRY(room.expect_message(message));
+  for (const GuardedBuffer& target : targets) {
+    PLEXUS_TRY(target.expect_message(message));
   }
   return ok();
 }
@@ -202,14 +202,14 @@ Result<void> moved_memory(Pair& pair) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const Bytes message = make_message(kSize / 2, seed);
     std::copy(message.begin(), message.end(), static_cast<std::byte*>(place));
-    Room room(message.size());
+    GuardedBuffer target(message.size());
     {
-      Traffic traffic(*pair.send.net().stand);
-      PLEXUS_TRY(traffic.recv(pair.recv, room));
+      Traffic traffic(*pair.send.net().fixture);
+      PLEXUS_TRY(traffic.recv(pair.recv, target));
       PLEXUS_TRY(traffic.send(pair.send, {static_cast<std::byte*>(place), message.size()}));
       PLEXUS_TRY(traffic.finish());
     }
-    PLEXUS_TRY(room.expect_message(message));
+    PLEXUS_TRY(target.expect_message(message));
     ::munmap(place, kSize);
     place = ::mmap(place, kSize, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -234,7 +234,7 @@ Result<void> refuses_other_memory(Pair& pair) {
     }
     const plexus_net_region_t region{data.data(), data.size(), 0, -1, kind};
     plexus_net_memory_t* memory = nullptr;
-    const int32_t code = net.stand->monitor().call(Place::kRegisterSend, [&] {
+    const int32_t code = net.fixture->monitor().call(Place::kRegisterSend, [&] {
       return net.ops().register_send(pair.send.raw(), &region, &memory);
     });
     PLEXUS_TRY(expect(code != PLEXUS_OK && code != PLEXUS_AGAIN,

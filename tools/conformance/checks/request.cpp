@@ -13,10 +13,10 @@ namespace {
 /// Posts a receive; repeats the call while the plugin returns PLEXUS_AGAIN.
 Result<plexus_net_request_t*> post(Pair& pair, const plexus_net_buffer_t& buffer) {
   plexus_net_request_t* request = nullptr;
-  PLEXUS_TRY(pair.recv.net().stand->wait_until("irecv", [&]() -> Result<bool> {
+  PLEXUS_TRY(pair.recv.net().fixture->wait_until("irecv", [&]() -> Result<bool> {
     const int32_t code = pair.recv.irecv({&buffer, 1}, &request);
     if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-      return failed(pair.recv.net().stand->monitor(), "irecv", code);
+      return failed(pair.recv.net().fixture->monitor(), "irecv", code);
     }
     return code == PLEXUS_OK;
   }));
@@ -56,7 +56,7 @@ Result<bool> test_in_order(End& end,
       break;
     }
     PLEXUS_TRY(expect(code == PLEXUS_OK, "request {} of {} failed: {}", done, count,
-                      end.net().stand->monitor().last_failure()));
+                      end.net().fixture->monitor().last_failure()));
   }
   return done == count;
 }
@@ -75,7 +75,7 @@ Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
   }
   uint32_t received = 0;
   uint32_t sent = 0;
-  PLEXUS_TRY(pair.send.net().stand->wait_until(
+  PLEXUS_TRY(pair.send.net().fixture->wait_until(
       [&] {
         return fmt::format("{} of {} messages in flight are posted, {} sends and {} receives done",
                            words.sent.size(), count, sent, received);
@@ -87,7 +87,7 @@ Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
                                                0, from, &request);
           PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN, "isend {} of {} failed: {}",
                             words.sent.size() + 1, count,
-                            pair.send.net().stand->monitor().last_failure()));
+                            pair.send.net().fixture->monitor().last_failure()));
           if (code == PLEXUS_OK) {
             words.sent.push_back(request);
           }
@@ -131,7 +131,7 @@ Result<void> full_queue(Pair& pair) {
     const plexus_net_buffer_t buffer{&targets[posted], sizeof(uint64_t), into, 0, 0};
     const int32_t code = pair.recv.irecv({&buffer, 1}, &request);
     PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN, "receive number {} failed: {}",
-                      posted + 1, pair.recv.net().stand->monitor().last_failure()));
+                      posted + 1, pair.recv.net().fixture->monitor().last_failure()));
     if (code == PLEXUS_OK) {
       requests.push_back(request);
       ++posted;
@@ -146,7 +146,7 @@ Result<void> full_queue(Pair& pair) {
     plexus_net_request_t* sent = nullptr;
     bool is_sent = false;
     bool is_received = false;
-    PLEXUS_TRY(pair.send.net().stand->wait_until(
+    PLEXUS_TRY(pair.send.net().fixture->wait_until(
         [&] { return fmt::format("message {} of {} accepted receives", i + 1, posted); },
         [&]() -> Result<bool> {
           if (sent == nullptr) {
@@ -180,7 +180,7 @@ Result<void> flood(Pair& pair) {
     plexus_net_request_t* request = nullptr;
     const int32_t code = pair.send.isend(message.data(), message.size(), 0, from, &request);
     PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN, "isend number {} failed: {}",
-                      taken + 1, pair.send.net().stand->monitor().last_failure()));
+                      taken + 1, pair.send.net().fixture->monitor().last_failure()));
     refused += code == PLEXUS_AGAIN ? 1 : 0;
     if (code == PLEXUS_OK) {
       sent.push_back(request);
@@ -188,10 +188,10 @@ Result<void> flood(Pair& pair) {
     }
   }
   for (uint32_t i = 0; i < taken; ++i) {
-    Room room(message.size());
-    Traffic traffic(*pair.send.net().stand);
-    PLEXUS_TRY(traffic.recv(pair.recv, room));
-    PLEXUS_TRY(pair.send.net().stand->wait_until(
+    GuardedBuffer target(message.size());
+    Traffic traffic(*pair.send.net().fixture);
+    PLEXUS_TRY(traffic.recv(pair.recv, target));
+    PLEXUS_TRY(pair.send.net().fixture->wait_until(
         [&] { return fmt::format("message {} of {} that were queued", i + 1, taken); },
         [&]() -> Result<bool> {
           if (!sent.empty() && pair.send.test(sent.front(), nullptr) == PLEXUS_OK) {
@@ -199,10 +199,10 @@ Result<void> flood(Pair& pair) {
           }
           return traffic.step();
         }));
-    PLEXUS_TRY(room.expect_message(message));
+    PLEXUS_TRY(target.expect_message(message));
   }
-  PLEXUS_TRY(
-      pair.send.net().stand->wait_until("the sends of many queued messages", [&]() -> Result<bool> {
+  PLEXUS_TRY(pair.send.net().fixture->wait_until(
+      "the sends of many queued messages", [&]() -> Result<bool> {
         if (!sent.empty() && pair.send.test(sent.front(), nullptr) == PLEXUS_OK) {
           sent.pop_front();
         }
@@ -226,7 +226,7 @@ Result<std::deque<plexus_net_request_t*>> post_until_refused(End& end,
     const int32_t code = post(posted.size(), &request);
     if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
       return wrong("post {} of {} in flight failed with code {}: {}", posted.size() + 1, count,
-                   code, end.net().stand->monitor().last_failure());
+                   code, end.net().fixture->monitor().last_failure());
     }
     if (code == PLEXUS_OK) {
       posted.push_back(request);
@@ -242,16 +242,16 @@ Result<std::deque<plexus_net_request_t*>> post_until_refused(End& end,
 template <class End>
 Result<void> finish_posted(End& end, std::deque<plexus_net_request_t*> posted, Traffic& traffic) {
   const size_t count = posted.size();
-  return end.net().stand->wait_until(
+  return end.net().fixture->wait_until(
       [&] { return fmt::format("{} of {} messages are done", count - posted.size(), count); },
       [&]() -> Result<bool> {
-        uint64_t told = 0;
+        uint64_t reported = 0;
         const int32_t code =
-            posted.empty() ? int32_t{PLEXUS_AGAIN} : end.test(posted.front(), &told);
+            posted.empty() ? int32_t{PLEXUS_AGAIN} : end.test(posted.front(), &reported);
         if (code == PLEXUS_OK) {
           posted.pop_front();
         } else if (code != PLEXUS_AGAIN) {
-          return failed(end.net().stand->monitor(), "test", code);
+          return failed(end.net().fixture->monitor(), "test", code);
         }
         PLEXUS_TRY(is_done, traffic.step());
         return is_done && posted.empty();
@@ -264,17 +264,17 @@ Result<void> sends_first(Pair& pair, uint32_t count, const Bytes& message, uint3
   PLEXUS_TRY(posted, post_until_refused(pair.send, count, refused, [&](size_t, auto** request) {
                return pair.send.isend(message.data(), message.size(), 0, from, request);
              }));
-  std::vector<Room> rooms(posted.size(), Room(message.size()));
+  std::vector<GuardedBuffer> targets(posted.size(), GuardedBuffer(message.size()));
   {
-    Traffic traffic(*pair.recv.net().stand);
-    for (Room& room : rooms) {
-      PLEXUS_TRY(traffic.recv(pair.recv, room));
+    Traffic traffic(*pair.recv.net().fixture);
+    for (GuardedBuffer& target : targets) {
+      PLEXUS_TRY(traffic.recv(pair.recv, target));
     }
     PLEXUS_TRY(finish_posted(pair.send, std::move(posted), traffic));
   }
   deregister(pair.send.net(), from);
-  for (const Room& room : rooms) {
-    PLEXUS_TRY(room.expect_message(message));
+  for (const GuardedBuffer& target : targets) {
+    PLEXUS_TRY(target.expect_message(message));
   }
   return ok();
 }
@@ -290,7 +290,7 @@ Result<void> receives_first(Pair& pair, uint32_t count, const Bytes& message, ui
              }));
   const size_t accepted = posted.size();
   {
-    Traffic traffic(*pair.send.net().stand);
+    Traffic traffic(*pair.send.net().fixture);
     for (size_t i = 0; i < accepted; ++i) {
       PLEXUS_TRY(traffic.send(pair.send, message));
     }
@@ -350,24 +350,24 @@ Result<void> newest_first(Pair& pair) {
   PLEXUS_TRY(from, pair.send.register_memory(sources.data(), sizeof sources));
   std::array<plexus_net_request_t*, 8> received{};
   std::array<plexus_net_request_t*, 8> sent{};
-  Stand& stand = *pair.send.net().stand;
+  Fixture& fixture = *pair.send.net().fixture;
   for (size_t i = 0; i < 8; ++i) {
     PLEXUS_TRY(request, post(pair, {&targets[i], sizeof(uint64_t), into, 0, 0}));
     received[i] = request;
   }
   for (size_t i = 0; i < 8; ++i) {
-    PLEXUS_TRY(stand.wait_until("isend", [&]() -> Result<bool> {
+    PLEXUS_TRY(fixture.wait_until("isend", [&]() -> Result<bool> {
       return pair.send.isend(&sources[i], sizeof(uint64_t), 0, from, &sent[i]) == PLEXUS_OK;
     }));
   }
   for (size_t i = 8; i-- > 0;) {  // only this one is tested until it is done
     bool is_sent = false;
-    PLEXUS_TRY(stand.wait_until("the newest request, tested alone", [&]() -> Result<bool> {
+    PLEXUS_TRY(fixture.wait_until("the newest request, tested alone", [&]() -> Result<bool> {
       const bool tests_send = !is_sent;
       const int32_t code =
           tests_send ? pair.send.test(sent[i], nullptr) : pair.recv.test(received[i], nullptr);
       if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-        return failed(stand.monitor(), "test of the newest request", code);
+        return failed(fixture.monitor(), "test of the newest request", code);
       }
       is_sent = is_sent || code == PLEXUS_OK;
       return !tests_send && code == PLEXUS_OK;
@@ -390,25 +390,25 @@ Result<void> any_order(Pair& pair) {
 
 Result<void> sizes_may_be_null(Pair& pair) { return fill(pair, 4, false); }
 
-Result<void> size_is_told_when_done(Pair& pair) {
+Result<void> size_is_reported_when_done(Pair& pair) {
   uint64_t target = 0;
   PLEXUS_TRY(into, pair.recv.register_memory(&target, sizeof target));
   PLEXUS_TRY(request, post(pair, {&target, sizeof target, into, 0, 0}));
-  uint64_t told = 77;
+  uint64_t reported = 77;
   for (int i = 0; i < 100; ++i) {
-    PLEXUS_TRY(expect(pair.recv.test(request, &told) == PLEXUS_AGAIN && told == 77,
+    PLEXUS_TRY(expect(pair.recv.test(request, &reported) == PLEXUS_AGAIN && reported == 77,
                       "test wrote a size though the request is not complete"));
   }
   deregister(pair.recv.net(), into);
   return ok();
 }
 
-Result<void> size_is_told(Pair& pair) {
+Result<void> size_is_reported(Pair& pair) {
   for (const uint64_t size : {uint64_t{1}, uint64_t{1000}}) {
     const Bytes message = make_message(size, 1);
-    Room room(size + 10);
-    Traffic traffic(*pair.send.net().stand);
-    PLEXUS_TRY(received, traffic.recv(pair.recv, room));
+    GuardedBuffer target(size + 10);
+    Traffic traffic(*pair.send.net().fixture);
+    PLEXUS_TRY(received, traffic.recv(pair.recv, target));
     PLEXUS_TRY(traffic.send(pair.send, message));
     PLEXUS_TRY(traffic.finish());
     PLEXUS_TRY(expect(received->sizes_bytes[0] == size,
@@ -419,41 +419,41 @@ Result<void> size_is_told(Pair& pair) {
 }
 
 /// NCCL flushes only after a receive of more than 0 bytes.
-Result<void> size_is_told_for_gpus(Pair& pair) {
+Result<void> size_is_reported_for_gpus(Pair& pair) {
   PLEXUS_TRY(context, Context::open(pair.send.net()));
   if ((context.properties().pointer_support & (PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF)) == 0) {
     return skip("the device supports no GPU memory");
   }
-  return size_is_told(pair);
+  return size_is_reported(pair);
 }
 
 Result<void> too_long(Pair& pair) {
-  Room room(100);
+  GuardedBuffer target(100);
   const Bytes message = make_message(101, 1);
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  Traffic traffic(*pair.send.net().fixture);
+  PLEXUS_TRY(traffic.recv(pair.recv, target));
   PLEXUS_TRY(traffic.send(pair.send, message));
   const Result<void> result = traffic.finish(milliseconds(3000));
   PLEXUS_TRY(
       expect(result.has_error(), "a message of 101 bytes was received into a buffer of 100"));
   PLEXUS_TRY(expect(result.error().message().find("timed out after") == std::string::npos,
                     "a receive that is too short for its message neither completes nor fails"));
-  return room.expect_message({room.data(), room.size_bytes()});
+  return target.expect_message({target.data(), target.size_bytes()});
 }
 
 Result<void> failed_stays_failed(Pair& pair) {
-  Room room(10);
-  Room other(1000);
+  GuardedBuffer target(10);
+  GuardedBuffer other(1000);
   const Bytes message = make_message(1000, 1);
   PLEXUS_TRY(into, pair.recv.register_memory(other.data(), other.size_bytes()));
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  Traffic traffic(*pair.send.net().fixture);
+  PLEXUS_TRY(traffic.recv(pair.recv, target));
   PLEXUS_TRY(traffic.send(pair.send, message));
   const Result<void> result = traffic.finish(milliseconds(3000));
   PLEXUS_TRY(
       expect(result.has_error(), "a message of 1000 bytes was received into a buffer of 10"));
   const plexus_net_buffer_t buffer{other.data(), other.size_bytes(), into, 0, 0};
-  Result<void> again = pair.recv.net().stand->wait_until("a failure", [&]() -> Result<bool> {
+  Result<void> again = pair.recv.net().fixture->wait_until("a failure", [&]() -> Result<bool> {
     plexus_net_request_t* request = nullptr;
     const int32_t posted = pair.recv.irecv({&buffer, 1}, &request);
     if (posted != PLEXUS_OK) {
@@ -514,12 +514,12 @@ constexpr std::array kChecks = {
           "plexus_net.h test: `sizes_bytes`, when not null", on_pair<sizes_may_be_null>},
     Check{"request.sizes_done", "writes sizes only when the request is complete",
           "plexus_net.h: out parameters are written only on PLEXUS_OK",
-          on_pair<size_is_told_when_done>},
+          on_pair<size_is_reported_when_done>},
     Check{"request.sizes", "reports how many bytes were received",
-          "plexus_net.h test: `sizes_bytes` receives the bytes moved", on_pair<size_is_told>},
+          "plexus_net.h test: `sizes_bytes` receives the bytes moved", on_pair<size_is_reported>},
     Check{"request.gpu_sizes", "reports it if it supports GPU memory",
           "NCCL flushes GPU memory only after a receive of more than 0 bytes",
-          on_pair<size_is_told_for_gpus>},
+          on_pair<size_is_reported_for_gpus>},
     Check{"request.too_long", "fails when a message is longer than its buffer",
           "plexus_net.h size_bytes: a longer one fails the connection", on_pair<too_long>},
     Check{"request.failed",

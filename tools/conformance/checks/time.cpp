@@ -30,13 +30,13 @@ Result<void> is_quick(Monitor& monitor, Place place, std::chrono::milliseconds m
 
 template <Place... kPlaces>
 Result<void> quick_while_waiting(Pair& pair) {
-  Monitor& monitor = pair.send.net().stand->monitor();
+  Monitor& monitor = pair.send.net().fixture->monitor();
   monitor.measure_this_thread();
   const std::vector<TestMessage> messages(200, TestMessage{.size_bytes = 2000});
   PLEXUS_TRY(deliver(pair, messages));
-  Room room(1000);
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  GuardedBuffer target(1000);
+  Traffic traffic(*pair.send.net().fixture);
+  PLEXUS_TRY(traffic.recv(pair.recv, target));
   PLEXUS_TRY(traffic.settle(milliseconds(200)));
   for (const Place place : {kPlaces...}) {
     PLEXUS_TRY(is_quick(monitor, place, kData));
@@ -46,14 +46,14 @@ Result<void> quick_while_waiting(Pair& pair) {
 
 /// One peer takes nothing: calls for it return at once, and so do those for another.
 Result<void> quick_beside_a_slow_peer(const Context& context) {
-  Monitor& monitor = context.net().stand->monitor();
+  Monitor& monitor = context.net().fixture->monitor();
   monitor.measure_this_thread();
   PLEXUS_TRY(slow, connect_pair(context, context));
   PLEXUS_TRY(quick, connect_pair(context, context));
   const Bytes message = make_message(longest_message(context, 1 << 20), 5);
-  std::vector<Room> rooms(8, Room(message.size()));
-  Traffic traffic(*context.net().stand);
-  for (size_t i = 0; i < rooms.size(); ++i) {
+  std::vector<GuardedBuffer> targets(8, GuardedBuffer(message.size()));
+  Traffic traffic(*context.net().fixture);
+  for (size_t i = 0; i < targets.size(); ++i) {
     PLEXUS_TRY(traffic.send(slow.send, message));
   }
   PLEXUS_TRY(traffic.settle(milliseconds(20)));
@@ -69,12 +69,12 @@ Result<void> quick_beside_a_slow_peer(const Context& context) {
   PLEXUS_TRY(deliver(quick, others));
   PLEXUS_TRY(is_quick(monitor, Place::kIsend, kData));
   PLEXUS_TRY(is_quick(monitor, Place::kTest, kData));
-  for (Room& room : rooms) {
-    PLEXUS_TRY(traffic.recv(slow.recv, room));
+  for (GuardedBuffer& target : targets) {
+    PLEXUS_TRY(traffic.recv(slow.recv, target));
   }
   PLEXUS_TRY(traffic.finish());
-  for (const Room& room : rooms) {
-    PLEXUS_TRY(room.expect_message(message));
+  for (const GuardedBuffer& target : targets) {
+    PLEXUS_TRY(target.expect_message(message));
   }
   return ok();
 }
@@ -82,9 +82,9 @@ Result<void> quick_beside_a_slow_peer(const Context& context) {
 /// Time of one message, without that in which other threads had the core.
 Result<std::chrono::nanoseconds> measure_message(Pair& pair, uint64_t size_bytes) {
   const Bytes message = make_message(size_bytes, 1);
-  Room room(size_bytes);
-  Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  GuardedBuffer target(size_bytes);
+  Traffic traffic(*pair.send.net().fixture);
+  PLEXUS_TRY(traffic.recv(pair.recv, target));
   PLEXUS_TRY(traffic.send(pair.send, message));
   const auto delay = read_run_delay();
   const auto begin = std::chrono::steady_clock::now();
@@ -135,7 +135,7 @@ Result<void> peers_alike(const Context& context) {
 }
 
 Result<void> quick_connections(const Context& context) {
-  Monitor& monitor = context.net().stand->monitor();
+  Monitor& monitor = context.net().fixture->monitor();
   monitor.measure_this_thread();
   for (int i = 0; i < 16; ++i) {
     PLEXUS_TRY(pair, connect_pair(context, context));

@@ -20,12 +20,12 @@ namespace {
 
 /// The loaded tuner.
 struct Tuner {
-  Stand* stand;
+  Fixture* fixture;
   plexus_tuner_ops_t ops;
 };
 
-Result<Tuner> load(Stand& stand) {
-  PLEXUS_TRY(library, load_library(stand));
+Result<Tuner> load(Fixture& fixture) {
+  PLEXUS_TRY(library, load_library(fixture));
   using Query = const plexus_plugin_t*(uint32_t);
   Query* const query = library.find_function<Query>("plexus_plugin_query");
   const plexus_plugin_t* const plugin = query == nullptr ? nullptr : query(PLEXUS_HOST_ABI);
@@ -34,7 +34,7 @@ Result<Tuner> load(Stand& stand) {
   }
   plexus_tuner_ops_t ops{};  // an older plugin lacks the last entries
   std::memcpy(&ops, plugin->tuner, std::min<size_t>(plugin->tuner->struct_size, sizeof ops));
-  return Tuner{&stand, ops};
+  return Tuner{&fixture, ops};
 }
 
 plexus_tuner_comm_t make_comm(uint32_t nranks = 8, uint32_t nnodes = 2) {
@@ -56,7 +56,7 @@ plexus_tuner_comm_t make_comm(uint32_t nranks = 8, uint32_t nnodes = 2) {
 class Session {
  public:
   [[nodiscard]] static Result<Session> open(const Tuner& tuner, const plexus_tuner_comm_t& comm) {
-    Monitor& monitor = tuner.stand->monitor();
+    Monitor& monitor = tuner.fixture->monitor();
     Session session(tuner);
     const int32_t code = monitor.call(Place::kInit, [&] {
       return tuner.ops.init(&session.raw_, &comm, &Monitor::write_line, monitor.sink());
@@ -73,24 +73,24 @@ class Session {
   ~Session() { close(); }
   void close() noexcept {
     if (std::exchange(is_open_, false)) {
-      tuner_->stand->monitor().call(Place::kFinalize, [&] { return tuner_->ops.finalize(raw_); });
+      tuner_->fixture->monitor().call(Place::kFinalize, [&] { return tuner_->ops.finalize(raw_); });
     }
   }
   int32_t ask(const plexus_tuner_call_t& call, void* candidates, uint32_t count, uint32_t stride) {
-    return tuner_->stand->monitor().call(Place::kGetTimes, [&] {
+    return tuner_->fixture->monitor().call(Place::kGetTimes, [&] {
       return tuner_->ops.get_times(raw_, &call, static_cast<plexus_tuner_candidate_t*>(candidates),
                                    count, stride);
     });
   }
   Result<void> change_links(const plexus_tuner_comm_t& comm) {
-    const int32_t code = tuner_->stand->monitor().call(
+    const int32_t code = tuner_->fixture->monitor().call(
         Place::kGetTimes, [&] { return tuner_->ops.links_changed(raw_, &comm); });
     if (code != PLEXUS_OK) {
       return failed(monitor(), "links_changed", code);
     }
     return ok();
   }
-  [[nodiscard]] Monitor& monitor() const noexcept { return tuner_->stand->monitor(); }
+  [[nodiscard]] Monitor& monitor() const noexcept { return tuner_->fixture->monitor(); }
 
  private:
   explicit Session(const Tuner& tuner) : tuner_(&tuner) {}
@@ -170,8 +170,8 @@ Result<void> expect_sane(const Candidates& candidates) {
 }
 
 template <Result<void> (*f)(Session&)>
-Result<void> on_session(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> on_session(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   PLEXUS_TRY(session, Session::open(tuner, make_comm()));
   return f(session);
 }
@@ -303,8 +303,8 @@ bool are_equal(const Candidates& a, const Candidates& b) {
 
 /// Makes the trials that the tuner asks for, as a host does. The times are made up: the best is not
 /// what a model predicts. Another rank, which has not seen the earlier questions, must agree.
-Result<void> trials_end(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> trials_end(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   PLEXUS_TRY(session, Session::open(tuner, make_comm()));
   std::vector<plexus_tuner_trial_t> trials;
   for (;;) {
@@ -367,8 +367,8 @@ Result<void> repeats_itself(Session& session) {
   return ok();
 }
 
-Result<void> contexts_agree(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> contexts_agree(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   PLEXUS_TRY(first, Session::open(tuner, make_comm()));
   PLEXUS_TRY(second, Session::open(tuner, make_comm()));
   for (const uint64_t size : {8u, 4096u, 1u << 20, 1u << 28}) {
@@ -380,8 +380,8 @@ Result<void> contexts_agree(Stand& stand) {
 }
 
 /// The entry is optional.
-Result<void> follows_links(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> follows_links(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   if (tuner.ops.links_changed == nullptr) {
     return ok();
   }
@@ -405,9 +405,9 @@ Result<void> follows_links(Stand& stand) {
                 "with the links of init again it answers otherwise than before");
 }
 
-Result<void> processes_agree(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
-  if (stand.role() == 1) {  // values that differ between ranks
+Result<void> processes_agree(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
+  if (fixture.role() == 1) {  // values that differ between ranks
     PLEXUS_TRY(expect(::setenv("HOSTNAME", "another-host", 1) == 0, "cannot set a variable"));
   }
   PLEXUS_TRY(session, Session::open(tuner, make_comm()));
@@ -417,15 +417,15 @@ Result<void> processes_agree(Stand& stand) {
     for (size_t i = 0; i < own.size(); ++i) {
       times[i] = own[i].time_ns;
     }
-    PLEXUS_TRY(stand.peer().send(times));
-    PLEXUS_TRY(others, stand.peer().receive<decltype(times)>());
+    PLEXUS_TRY(fixture.peer().send(times));
+    PLEXUS_TRY(others, fixture.peer().receive<decltype(times)>());
     PLEXUS_TRY(expect(times == others, "two processes get different results for {} bytes", size));
   }
   return ok();
 }
 
-Result<void> odd_communicators(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> odd_communicators(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   std::vector<plexus_tuner_comm_t> comms = {make_comm(1, 1), make_comm(2, 1), make_comm(4096, 512),
                                             make_comm(3, 3)};
   plexus_tuner_comm_t ignorant = make_comm();
@@ -449,8 +449,8 @@ Result<void> odd_communicators(Stand& stand) {
   return ok();
 }
 
-Result<void> garbage_communicator(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> garbage_communicator(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   plexus_tuner_comm_t comm{};
   std::memset(&comm, 0xFF, sizeof comm);
   comm.struct_size = sizeof comm;
@@ -465,8 +465,8 @@ Result<void> garbage_communicator(Stand& stand) {
   return ok();
 }
 
-Result<void> newer_structs(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> newer_structs(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   struct {
     plexus_tuner_comm_t known = make_comm();
     std::array<uint64_t, 8> later{};
@@ -484,8 +484,8 @@ Result<void> newer_structs(Stand& stand) {
   return expect_sane(candidates);
 }
 
-Result<void> comm_is_borrowed(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> comm_is_borrowed(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   auto comm = std::make_unique<plexus_tuner_comm_t>(make_comm());
   PLEXUS_TRY(kept, Session::open(tuner, make_comm()));
   PLEXUS_TRY(session, Session::open(tuner, *comm));
@@ -496,8 +496,8 @@ Result<void> comm_is_borrowed(Stand& stand) {
                 "its result changed when the borrowed struct was overwritten");
 }
 
-Result<void> many_contexts(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> many_contexts(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   const auto use = [&](int times) -> Result<void> {
     for (int i = 0; i < times; ++i) {
       PLEXUS_TRY(session, Session::open(tuner, make_comm()));
@@ -505,11 +505,11 @@ Result<void> many_contexts(Stand& stand) {
     }
     return ok();
   };
-  return contexts_leave_nothing(stand, use);
+  return contexts_leave_nothing(fixture, use);
 }
 
-Result<void> threads(Stand& stand) {
-  PLEXUS_TRY(tuner, load(stand));
+Result<void> threads(Fixture& fixture) {
+  PLEXUS_TRY(tuner, load(fixture));
   PLEXUS_TRY(reference, Session::open(tuner, make_comm()));
   PLEXUS_TRY(expected, ask(reference, make_call(1 << 18)));
   std::array<std::string, 4> problems;
@@ -562,10 +562,10 @@ Result<void> is_silent(Session& session) {
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
 }
 
-Result<void> process_is_left(Stand& stand) {
+Result<void> process_is_left(Fixture& fixture) {
   const Surroundings surroundings;
   const Holdings before;
-  PLEXUS_TRY(tuner, load(stand));
+  PLEXUS_TRY(tuner, load(fixture));
   {
     PLEXUS_TRY(session, Session::open(tuner, make_comm()));
     PLEXUS_TRY(ask(session, make_call(4096)));

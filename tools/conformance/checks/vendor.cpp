@@ -18,9 +18,9 @@ namespace {
 
 constexpr CheckOptions kVendor = {.abi = CheckOptions::Abi::kVendor};
 
-Result<void> symbol_sizes(Stand& stand) {
+Result<void> symbol_sizes(Fixture& fixture) {
   constexpr std::array<size_t, 7> kBytes = {136, 152, 152, 160, 160, 176, 176};  // v6 to v12
-  PLEXUS_TRY(library, load_library(stand));
+  PLEXUS_TRY(library, load_library(fixture));
   for (int version = nccl_net::kVersionLeast; version <= nccl_net::kVersionMost; ++version) {
     const auto object = library.find_object(fmt::format("ncclNetPlugin_v{}", version).c_str());
     if (!object.has_value() || object->size_bytes == 0) {
@@ -35,17 +35,17 @@ Result<void> symbol_sizes(Stand& stand) {
   return ok();
 }
 
-Result<void> table_entries(Stand& stand) {
-  PLEXUS_TRY(raw, RawNet::choose(stand));
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> table_entries(Fixture& fixture) {
+  PLEXUS_TRY(raw, RawNet::choose(fixture));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(Context::open(net));  // some fill in their tables during init
   const char* const missing = raw.net->find_missing_entry();
   return expect(missing == nullptr, "the entry {} is null", missing == nullptr ? "" : missing);
 }
 
-Result<void> name(Stand& stand) {
-  PLEXUS_TRY(raw, RawNet::choose(stand));
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> name(Fixture& fixture) {
+  PLEXUS_TRY(raw, RawNet::choose(fixture));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(Context::open(net));
   const char* const text = raw.net->name();
   PLEXUS_TRY(expect(text != nullptr && *text != '\0', "its name is null or empty after init"));
@@ -56,13 +56,13 @@ Result<void> name(Stand& stand) {
 
 /// `f` with the raw properties of each device.
 template <Result<void> (*f)(const nccl_net::ForeignProperties&)>
-Result<void> on_raw_devices(Stand& stand) {
-  PLEXUS_TRY(raw, RawNet::choose(stand));
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> on_raw_devices(Fixture& fixture) {
+  PLEXUS_TRY(raw, RawNet::choose(fixture));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   for (uint32_t device = 0; device < context.devices(); ++device) {
     nccl_net::ForeignProperties properties;
-    const int32_t code = stand.monitor().call(Place::kProperties, [&] {
+    const int32_t code = fixture.monitor().call(Place::kProperties, [&] {
       return raw.net->get_properties(static_cast<int>(device), properties);
     });
     PLEXUS_TRY(expect(code == PLEXUS_OK, "getProperties failed with {}", code));
@@ -99,17 +99,17 @@ Result<void> raw_type(const nccl_net::ForeignProperties& p) {
                 "netDeviceType is {}, but a host can drive only 0", p.v12.device_type);
 }
 
-Result<void> strings_live(Stand& stand) {
-  PLEXUS_TRY(raw, RawNet::choose(stand));
-  PLEXUS_TRY(net, Net::load(stand));
+Result<void> strings_live(Fixture& fixture) {
+  PLEXUS_TRY(raw, RawNet::choose(fixture));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(Context::open(net));
   nccl_net::ForeignProperties first;
   nccl_net::ForeignProperties again;
-  stand.monitor().call(Place::kProperties, [&] { return raw.net->get_properties(0, first); });
+  fixture.monitor().call(Place::kProperties, [&] { return raw.net->get_properties(0, first); });
   const std::string name = first.v12.name == nullptr ? "" : first.v12.name;
   for (int i = 0; i < 100; ++i) {
-    const int32_t code =
-        stand.monitor().call(Place::kProperties, [&] { return raw.net->get_properties(0, again); });
+    const int32_t code = fixture.monitor().call(Place::kProperties,
+                                                [&] { return raw.net->get_properties(0, again); });
     PLEXUS_TRY(expect(code == PLEXUS_OK, "getProperties failed with {}", code));
   }
   return expect(first.v12.name != nullptr && name == first.v12.name,
@@ -118,12 +118,12 @@ Result<void> strings_live(Stand& stand) {
 
 /// Messages with what NCCL passes, from version `kSince` of the ABI on.
 template <RawArguments kArguments, int kSince>
-Result<void> messages(Stand& stand) {
-  PLEXUS_TRY(raw, RawNet::choose(stand));
+Result<void> messages(Fixture& fixture) {
+  PLEXUS_TRY(raw, RawNet::choose(fixture));
   if (raw.version < kSince) {
     return skip("the ABI has it from v{} on", kSince);
   }
-  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(net, Net::load(fixture));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(pair, RawPair::connect(raw, kArguments));
   for (const uint64_t size : {uint64_t{8}, uint64_t{0}, longest_message(context, 100'000)}) {

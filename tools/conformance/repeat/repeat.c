@@ -10,13 +10,13 @@
 
 enum { kObjects = 4096, kBuffers = 8, kPatienceSeconds = 10 };
 
-/* What the processes share: a handle and the state of each listening end, and their meetings. */
+/* What the processes share: a handle and the state of each listening end, and their barriers. */
 static struct shared {
   struct {
     volatile int is_ready;
     char bytes[128] __attribute__((aligned(16)));
   } handles[kObjects];
-  volatile int meetings[2];
+  volatile int barriers[2];
 } * shared;
 
 /* A request, from its step until it is done. */
@@ -210,8 +210,8 @@ static void perform(const struct step* step, int process) {
       }
       break;
     case kMeet:
-      ++shared->meetings[process];
-      while (shared->meetings[1 - process] < shared->meetings[process]) {
+      ++shared->barriers[process];
+      while (shared->barriers[1 - process] < shared->barriers[process]) {
         wait_more("the other process does not come, for seconds", &since);
       }
       break;

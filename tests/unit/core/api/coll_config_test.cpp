@@ -42,7 +42,7 @@ TEST(CollConfig, TheInitializerAsksForNothing) {
   EXPECT_EQ(checked.max_ctas, 0);
   EXPECT_EQ(checked.tag, 0U);
   EXPECT_FALSE(checked.deterministic);
-  EXPECT_EQ(checked.told.function, nullptr);
+  EXPECT_EQ(checked.on_choice.function, nullptr);
 }
 
 TEST(CollConfig, ABadHeaderIsRefused) {

@@ -138,18 +138,18 @@ TEST_F(AgentWithoutTable, GivesUpWhenTheIntroducerIsGoneToo) {
 }
 
 TEST(AgentWithoutIntroducer, RefusesRanksThatComeWhenItIsGone) {
-  std::vector<Message> told;
+  std::vector<Message> reported;
   Agent agent(kWorld, 7,
               {.send = [](uint32_t, const Message&) {},
                .deliver = [](uint32_t, const Message&) {},
-               .to_introducer = [&](const Message& message) { told.push_back(message); },
+               .to_introducer = [&](const Message& message) { reported.push_back(message); },
                .announce_leave = [](const Message&) {}});
   agent.lose_introducer("1.2.3.4:5");
   const auto joined = agent.join({.rank = 0, .nranks = 2, .version = 1});
   ASSERT_TRUE(joined.has_error()) << "it would wait for others that never hear of it";
   EXPECT_EQ(joined.error().code(), Code::kRemoteError);
   EXPECT_THAT(joined.error().message(), HasSubstr("(1.2.3.4:5)"));
-  EXPECT_TRUE(told.empty());
+  EXPECT_TRUE(reported.empty());
 }
 
 TEST_F(AgentTest, SaysWhoIsMissingWhenAGatherTakesTooLong) {
@@ -190,10 +190,10 @@ TEST_F(AgentTest, TellsOneRankOfEachProcessWhoIsLate) {
     EXPECT_EQ(failure_of(rank), "");
   }
   expect_one_is_late_in_each_process(5);
-  const auto told = std::find_if(delivered_.begin(), delivered_.end(), [](const Delivered& one) {
-    return one.message.type == MessageType::kLate;
-  });
-  EXPECT_EQ(told->message.payload,
+  const auto reported =
+      std::find_if(delivered_.begin(), delivered_.end(),
+                   [](const Delivered& one) { return one.message.type == MessageType::kLate; });
+  EXPECT_EQ(reported->message.payload,
             "still waiting for rank 33 (node:16), rank 70 (node:35) [is busy]: others wait");
   // For the same ranks nobody says it again; once one of them has come it is another cause.
   delivered_.clear();

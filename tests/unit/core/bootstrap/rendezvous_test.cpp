@@ -353,8 +353,9 @@ TEST(Rendezvous, DropsGarbage) {
   const bool is_connecting =
       ::connect(socket.fd(), id.address.raw(), id.address.raw_size()) == 0 || errno == EINPROGRESS;
   run_handshake(socket, side);
-  const bool is_told = is_connecting && side.error().find("ulimit -n is 64") != std::string::npos;
-  std::_Exit(is_told ? 0 : 1);
+  const bool is_reported =
+      is_connecting && side.error().find("ulimit -n is 64") != std::string::npos;
+  std::_Exit(is_reported ? 0 : 1);
 }
 
 TEST(RendezvousDeathTest, TellsWhoCannotJoinForWantOfDescriptors) {

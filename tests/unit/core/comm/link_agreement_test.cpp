@@ -46,14 +46,14 @@ class World {
       return false;
     }
     if (mine.calls >= mine.agreement->due().load()) {
-      LinkAgreement::Passage passage = mine.agreement->pass(mine.calls);
-      send(rank, std::move(passage.posts));
-      if (!passage.may_begin) {
+      LinkAgreement::Admission admission = mine.agreement->admit(mine.calls);
+      send(rank, std::move(admission.posts));
+      if (!admission.may_begin) {
         ++waits;
         return false;
       }
-      if (passage.shares.has_value()) {
-        mine.shares = *passage.shares;
+      if (admission.shares.has_value()) {
+        mine.shares = *admission.shares;
       }
     }
     if (mine.calls == chosen_.size()) {

@@ -55,9 +55,9 @@ TEST(LinkFacts, AreTheSameForAllRanksFromOneCallOn) {
   const uint64_t due = ranks.facts[0]->due();
   for (const auto& facts : ranks.facts) {
     EXPECT_EQ(facts->due(), due);
-    EXPECT_EQ(facts->pass(due - 1).value(), std::nullopt);
-    EXPECT_EQ(facts->pass(due).value(), (LinkShares{{{0, 1}, 250}}));
-    EXPECT_EQ(facts->pass(due + 1).value(), std::nullopt);
+    EXPECT_EQ(facts->admit(due - 1).value(), std::nullopt);
+    EXPECT_EQ(facts->admit(due).value(), (LinkShares{{{0, 1}, 250}}));
+    EXPECT_EQ(facts->admit(due + 1).value(), std::nullopt);
   }
 }
 
@@ -68,13 +68,13 @@ TEST(LinkFacts, WaitForARankThatIsNotThereYet) {
   ranks.open(1);
   ranks.facts[1]->report(0, 250);
   const uint64_t due = ranks.facts[1]->due();
-  EXPECT_EQ(ranks.facts[1]->pass(due).value(), std::nullopt)
+  EXPECT_EQ(ranks.facts[1]->admit(due).value(), std::nullopt)
       << "cancelled: it had come to that call";
   const uint64_t next = ranks.facts[1]->due();
   EXPECT_GT(next, due);
   ranks.open(2);
   for (const auto& facts : ranks.facts) {
-    EXPECT_EQ(facts->pass(next).value(), (LinkShares{{{0, 1}, 250}}));
+    EXPECT_EQ(facts->admit(next).value(), (LinkShares{{{0, 1}, 250}}));
   }
 }
 
@@ -85,7 +85,7 @@ TEST(LinkFacts, WaitNoLongerWhenTheRankIsStopped) {
   const uint64_t due = ranks.facts[1]->due();
   std::atomic<bool> is_over{false};
   std::thread caller([&] {
-    EXPECT_EQ(ranks.facts[1]->pass(due).value(), std::nullopt);
+    EXPECT_EQ(ranks.facts[1]->admit(due).value(), std::nullopt);
     is_over = true;
   });
   // It waits from the moment on in which it asks rank 0.
@@ -106,7 +106,7 @@ TEST(LinkFacts, SayWhatAMessageBroke) {
   ranks.open(1);
   ranks.propose_from_0();
   ASSERT_TRUE(ranks.exchanges[0]->post(1, kTag, "nonsense").has_value());
-  const auto passed = ranks.facts[1]->pass(ranks.facts[1]->due());
+  const auto passed = ranks.facts[1]->admit(ranks.facts[1]->due());
   ASSERT_TRUE(passed.has_error());
   EXPECT_THAT(passed.error().message(), testing::HasSubstr("rank 0 sent a malformed"));
 }
@@ -121,7 +121,7 @@ TEST(LinkFacts, KeepNobodyWhenARankHasLeft) {
   ranks.facts[1]->report(0, 250);
   for (const size_t rank : {1U, 0U, 1U}) {
     const uint64_t due = ranks.facts[rank]->due();
-    EXPECT_EQ(ranks.facts[rank]->pass(due).value(), std::nullopt);
+    EXPECT_EQ(ranks.facts[rank]->admit(due).value(), std::nullopt);
     EXPECT_GT(ranks.facts[rank]->due(), due);
   }
   ranks.facts[0]->leave();

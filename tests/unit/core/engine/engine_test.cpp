@@ -35,14 +35,14 @@ void run(Execution& execution) {
 /// Writes down what the engine tells.
 class Watch final : public ExecutionWatch {
  public:
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   void on_launch(void* /*stream*/, const uint64_t* /*times*/) noexcept override {}
-  void on_begin() noexcept override { told.emplace_back("begin"); }
+  void on_begin() noexcept override { reported.emplace_back("begin"); }
   void on_item_begin(const WorkQueue::Item& /*item*/) noexcept override {
-    told.emplace_back("item");
+    reported.emplace_back("item");
   }
   void on_item_end(const WorkQueue::Item& /*item*/) noexcept override {}
-  void on_end() noexcept override { told.emplace_back("end"); }
+  void on_end() noexcept override { reported.emplace_back("end"); }
 };
 
 TEST(Engine, ConnectsEveryEndBeforeAnExecutionFinishes) {
@@ -129,7 +129,7 @@ TEST(Engine, AStoppedRankSendsNothingOfItsNextExecution) {
   }
   ASSERT_TRUE(execution.error.has_value());
   EXPECT_EQ(execution.error->message(), "rank 1 died");
-  EXPECT_THAT(watch->told, ElementsAre("begin", "end")) << "no item begins";
+  EXPECT_THAT(watch->reported, ElementsAre("begin", "end")) << "no item begins";
 }
 
 TEST(Engine, OneExecutionThatFailsLeavesTheOthers) {
@@ -208,13 +208,13 @@ TEST(Engine, AWatchHearsOfBeginAndEndAlsoOfAFailure) {
   Execution execution = execution_of(rank, {&end});
   execution.watch = watch;
   run(execution);
-  EXPECT_THAT(watch->told, ElementsAre("begin", "end"));
+  EXPECT_THAT(watch->reported, ElementsAre("begin", "end"));
   rank.stop = true;
   Execution stopped = execution_of(rank, {&end});
   stopped.watch = watch;
   run(stopped);
   EXPECT_TRUE(stopped.error.has_value());
-  EXPECT_THAT(watch->told, ElementsAre("begin", "end", "begin", "end"));
+  EXPECT_THAT(watch->reported, ElementsAre("begin", "end", "begin", "end"));
 }
 
 TEST(Engine, ProgressSaysWhetherAnythingMoved) {

@@ -28,19 +28,19 @@ constexpr size_t kBytes = 4 * kPage;
 class Child {
  public:
   explicit Child(bool has_hole = false) {
-    EXPECT_EQ(pipe2(told_.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(pipe_to_child_.data(), O_CLOEXEC), 0);
     EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0);
     pid_ = fork();
     if (pid_ == 0) {
       live(has_hole);
     }
-    close(told_[1]);
+    close(pipe_to_child_[1]);
     close(ends_[0]);
-    EXPECT_EQ(::read(told_[0], &facts, sizeof(facts)), ssize_t{sizeof(facts)});
+    EXPECT_EQ(::read(pipe_to_child_[0], &facts, sizeof(facts)), ssize_t{sizeof(facts)});
   }
   ~Child() {
     end();
-    close(told_[0]);
+    close(pipe_to_child_[0]);
     close(ends_[1]);
   }
   Child(const Child&) = delete;
@@ -78,7 +78,7 @@ class Child {
     if (has_hole) {
       munmap(memory + 2 * kPage, kPage);  // last: whatever is mapped next may come here
     }
-    if (write(told_[1], &mine, sizeof(mine)) != sizeof(mine)) {
+    if (write(pipe_to_child_[1], &mine, sizeof(mine)) != sizeof(mine)) {
       _exit(1);
     }
     char byte = 0;
@@ -88,7 +88,7 @@ class Child {
 
   pid_t pid_ = -1;
   bool ended_ = false;
-  std::array<int, 2> told_{};
+  std::array<int, 2> pipe_to_child_{};
   std::array<int, 2> ends_{};
 };
 

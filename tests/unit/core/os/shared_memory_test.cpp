@@ -92,9 +92,9 @@ TEST(SharedMemory, IsMadeWhereMemfdIsRefused) {
 /// As in another pid namespace, or below a /proc that hides the owner.
 TEST(SharedMemory, IsHadFromItsOwnerWhereProcDoesNotShowIt) {
   NEEDS_THREADS_IN_CHILDREN();
-  std::array<int, 2> told{};
+  std::array<int, 2> reported{};
   std::array<int, 2> ends{};
-  ASSERT_EQ(pipe(told.data()) + pipe(ends.data()), 0);
+  ASSERT_EQ(pipe(reported.data()) + pipe(ends.data()), 0);
   const pid_t owner = testing_fork::start_child([&] {
     close(ends[1]);
     MemoryServer::instance().start();
@@ -102,12 +102,12 @@ TEST(SharedMemory, IsHadFromItsOwnerWhereProcDoesNotShowIt) {
     mine.data()[17] = std::byte{7};
     SharedMemory::Place place = place_of(mine);
     place.owner = process_id();
-    EXPECT_EQ(write(told[1], &place, sizeof(place)), ssize_t{sizeof(place)});
+    EXPECT_EQ(write(reported[1], &place, sizeof(place)), ssize_t{sizeof(place)});
     char byte = 0;
     (void)!read(ends[0], &byte, 1);  // until the parent has it
   });
   SharedMemory::Place place{};
-  ASSERT_EQ(read(told[0], &place, sizeof(place)), ssize_t{sizeof(place)});
+  ASSERT_EQ(read(reported[0], &place, sizeof(place)), ssize_t{sizeof(place)});
   for (const int fd : {100'000, STDIN_FILENO}) {  // none, and another file
     place.fd = fd;
     const auto theirs = SharedMemory::open_peer(place);
@@ -123,7 +123,7 @@ TEST(SharedMemory, IsHadFromItsOwnerWhereProcDoesNotShowIt) {
   EXPECT_THAT(refused.error().message(), HasSubstr("it was not given"));
   close(ends[1]);
   EXPECT_EQ(testing_fork::exit_code_of(owner), 0);
-  for (const int fd : {told[0], told[1], ends[0]}) {
+  for (const int fd : {reported[0], reported[1], ends[0]}) {
     close(fd);
   }
 }

@@ -22,18 +22,18 @@ using testing::HasSubstr;
 constexpr auto kBound = std::chrono::seconds(30);
 
 TEST(CallWatch, NamesACallThatLastsOnceAndWhomItIsFor) {
-  std::promise<std::string> told;
+  std::promise<std::string> reported;
   int times = 0;
   {
     CallWatcher watcher(milliseconds(20), [&](const std::string& text) {
       ++times;
       if (text.find("Patient") != std::string::npos) {  // on a busy machine the other one lasts too
-        told.set_value(text);
+        reported.set_value(text);
       }
     });
     const WatchedCall other({"Quick", "listen", {}}, watcher);
     const WatchedCall call({"Patient", "accept", "rank 1 (there:22)"}, watcher);
-    auto text = told.get_future();
+    auto text = reported.get_future();
     // the call lasts until it is reported
     ASSERT_EQ(text.wait_for(kBound), std::future_status::ready);
     EXPECT_THAT(text.get(), AllOf(HasSubstr("plugin Patient: accept for rank 1 (there:22)"),
@@ -45,10 +45,10 @@ TEST(CallWatch, NamesACallThatLastsOnceAndWhomItIsFor) {
 TEST(CallWatch, WatchesAgainAfterCallsThatWereQuick) {
   std::mutex mutex;
   std::condition_variable changed;
-  int told = 0;
+  int reported = 0;
   CallWatcher watcher(milliseconds(4), [&](const std::string& text) {
     const std::scoped_lock lock(mutex);
-    told += text.find("Slow") != std::string::npos ? 1 : 0;
+    reported += text.find("Slow") != std::string::npos ? 1 : 0;
     changed.notify_all();
   });
   for (int round = 1; round <= 3; ++round) {
@@ -57,7 +57,7 @@ TEST(CallWatch, WatchesAgainAfterCallsThatWereQuick) {
     }
     const WatchedCall call({"Slow", "connect", {}}, watcher);
     std::unique_lock lock(mutex);
-    EXPECT_TRUE(changed.wait_for(lock, kBound, [&] { return told == round; }));
+    EXPECT_TRUE(changed.wait_for(lock, kBound, [&] { return reported == round; }));
   }
 }
 
@@ -98,31 +98,31 @@ TEST(CallWatch, FindsACallOfTheDataPathThatWasThereBefore) {
 }
 
 /// What is told of a data path whose calls do `work`.
-std::vector<std::string> told_of_calls(int calls, const std::function<void()>& work) {
-  std::vector<std::string> told;
-  CallWatcher watcher(kBound, [&](const std::string& text) { told.push_back(text); });
+std::vector<std::string> reports_of_calls(int calls, const std::function<void()>& work) {
+  std::vector<std::string> reported;
+  CallWatcher watcher(kBound, [&](const std::string& text) { reported.push_back(text); });
   DataPath path("Net", watcher);
   for (int i = 0; i < calls; ++i) {
     const DataPath::QuickCall call(path, "isend", "rank 1 (there:22)");
     work();
   }
-  return told;
+  return reported;
 }
 
 TEST(DataPath, CallsThatBlockAreToldOnceWithEntryAndPeer) {
-  const auto told = told_of_calls(20, [] { std::this_thread::sleep_for(milliseconds(3)); });
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told.front(), AllOf(HasSubstr("plugin Net: isend for rank 1 (there:22) took "),
-                                  HasSubstr("it must return at once")));
+  const auto reported = reports_of_calls(20, [] { std::this_thread::sleep_for(milliseconds(3)); });
+  ASSERT_EQ(reported.size(), 1U);
+  EXPECT_THAT(reported.front(), AllOf(HasSubstr("plugin Net: isend for rank 1 (there:22) took "),
+                                      HasSubstr("it must return at once")));
 }
 
 TEST(DataPath, CallsThatOnlyLackACoreOrWorkALittleAreNotTold) {
-  EXPECT_TRUE(told_of_calls(1000, [] {}).empty());
+  EXPECT_TRUE(reports_of_calls(1000, [] {}).empty());
   const auto copy = [from = std::vector<char>(1 << 18), to = std::vector<char>(1 << 18)]() mutable {
     std::copy(from.begin(), from.end(), to.begin());
     from[0] = to[1];
   };
-  EXPECT_TRUE(told_of_calls(300, copy).empty());
+  EXPECT_TRUE(reports_of_calls(300, copy).empty());
 }
 
 }  // namespace

@@ -61,10 +61,10 @@ TEST(ChooseCopyMethod, NeverReadsWhatTheKernelRefuses) {
 }
 
 TEST(ChooseCopyMethod, FollowsTheSettingWhateverWasMeasured) {
-  HostCopyMethods told = methods_with(1, 1000, 1);
-  told.attach_bytes = 8192;
-  EXPECT_TRUE(attaches(told, {.size_bytes = 8192}));
-  EXPECT_FALSE(attaches(told, {.size_bytes = 8191}));
+  HostCopyMethods reported = methods_with(1, 1000, 1);
+  reported.attach_bytes = 8192;
+  EXPECT_TRUE(attaches(reported, {.size_bytes = 8192}));
+  EXPECT_FALSE(attaches(reported, {.size_bytes = 8191}));
 }
 
 // An Intel Xeon with cores far from each other: two copies at 9 GB/s, or one by system calls at 15

@@ -37,7 +37,7 @@ constexpr const char* kMachine = R"(<system version="1">
 
 /// The result of the leaders of all hosts, with one machine description for all.
 CommTopology joined(const std::vector<PeerInfo>& infos,
-                    std::vector<DatacenterNode> told = {},
+                    std::vector<DatacenterNode> sites = {},
                     const std::string& text = kMachine,
                     const std::vector<NetPort>& nets = {}) {
   const HostGroups groups = group_by_reach(infos);
@@ -51,8 +51,8 @@ CommTopology joined(const std::vector<PeerInfo>& infos,
             .value()
             .parts);
   }
-  told.resize(groups.size());
-  Result<CommTopology> topology = join_parts(channels, told);
+  sites.resize(groups.size());
+  Result<CommTopology> topology = join_parts(channels, sites);
   EXPECT_TRUE(topology) << topology.error().message();
   return std::move(topology).value();
 }
@@ -187,9 +187,9 @@ std::vector<DatacenterNode> locations(const std::vector<int>& datacenter_of_node
                                       const std::vector<std::pair<int, int>>& links = {}) {
   const int datacenters =
       *std::max_element(datacenter_of_node.begin(), datacenter_of_node.end()) + 1;
-  std::vector<DatacenterNode> told;
+  std::vector<DatacenterNode> sites;
   for (const int datacenter : datacenter_of_node) {
-    DatacenterNode node{.host = std::to_string(told.size()), .location = {}, .answers = {}};
+    DatacenterNode node{.host = std::to_string(sites.size()), .location = {}, .answers = {}};
     node.location.datacenter = "dc" + std::to_string(datacenter);
     node.location.scatter = scatter;
     for (int other = 0; other < datacenters; ++other) {
@@ -203,9 +203,9 @@ std::vector<DatacenterNode> locations(const std::vector<int>& datacenter_of_node
         node.location.links.push_back({.to = "dc" + std::to_string(other), .path = path});
       }
     }
-    told.push_back(std::move(node));
+    sites.push_back(std::move(node));
   }
-  return told;
+  return sites;
 }
 
 /// Nodes of datacenters of these sizes: consecutive or round-robin.

@@ -10,9 +10,9 @@ namespace plexus {
 namespace {
 
 /// Ranks with these values of NCCL_NCHANNELS_PER_NET_PEER.
-std::vector<PeerInfo> ranks_with(std::initializer_list<uint32_t> told) {
+std::vector<PeerInfo> ranks_with(std::initializer_list<uint32_t> values) {
   std::vector<PeerInfo> infos;
-  for (const uint32_t value : told) {
+  for (const uint32_t value : values) {
     PeerInfo& info = infos.emplace_back();
     info.net_channels = value;
     info.min_channels = 1;

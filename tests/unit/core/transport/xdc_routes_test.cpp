@@ -12,7 +12,7 @@ NetSet::Path path(uint32_t device, uint32_t peers) {
   return {.context = nullptr, .device = device, .route = std::to_string(device * 10 + peers)};
 }
 
-struct Told {
+struct Reported {
   XdcRoutes routes{[this](uint32_t datacenter, uint32_t share) {
     EXPECT_EQ(datacenter, kParis);
     shares.push_back(share);
@@ -23,23 +23,23 @@ struct Told {
 };
 
 TEST(XdcRoutes, TellHowManyDevicesAreLeft) {
-  Told told;
-  told.use(4, 0);
-  EXPECT_TRUE(told.shares.empty());
-  told.use(4, 1);
-  EXPECT_EQ(told.shares, (std::vector<uint32_t>{500}));
-  told.use(4, 0);
-  EXPECT_EQ(told.shares, (std::vector<uint32_t>{500, 1000}));
+  Reported reported;
+  reported.use(4, 0);
+  EXPECT_TRUE(reported.shares.empty());
+  reported.use(4, 1);
+  EXPECT_EQ(reported.shares, (std::vector<uint32_t>{500}));
+  reported.use(4, 0);
+  EXPECT_EQ(reported.shares, (std::vector<uint32_t>{500, 1000}));
 }
 
 TEST(XdcRoutes, WaitForTheLastConnectionToReturn) {
-  Told told;
-  told.use(4, 1);
-  told.use(5, 1);
-  told.use(4, 0);
-  EXPECT_EQ(told.shares, (std::vector<uint32_t>{500}));
-  told.use(5, 0);
-  EXPECT_EQ(told.shares, (std::vector<uint32_t>{500, 1000}));
+  Reported reported;
+  reported.use(4, 1);
+  reported.use(5, 1);
+  reported.use(4, 0);
+  EXPECT_EQ(reported.shares, (std::vector<uint32_t>{500}));
+  reported.use(5, 0);
+  EXPECT_EQ(reported.shares, (std::vector<uint32_t>{500, 1000}));
 }
 
 /// Only the peer's device is lost: that is for the peer to tell.
@@ -50,13 +50,13 @@ TEST(XdcRoutes, CountOwnDevices) {
 }
 
 TEST(XdcRoutes, LetNewConnectionsBeginByAPathThatIsNotLost) {
-  Told told;
-  EXPECT_EQ(told.routes.first_open(kParis, told.paths), 0U);
-  told.use(4, 1);
-  EXPECT_EQ(told.routes.first_open(kParis, told.paths), 1U);
-  EXPECT_EQ(told.routes.first_open(kParis + 1, told.paths), 0U);
-  told.use(4, 0);
-  EXPECT_EQ(told.routes.first_open(kParis, told.paths), 0U);
+  Reported reported;
+  EXPECT_EQ(reported.routes.first_open(kParis, reported.paths), 0U);
+  reported.use(4, 1);
+  EXPECT_EQ(reported.routes.first_open(kParis, reported.paths), 1U);
+  EXPECT_EQ(reported.routes.first_open(kParis + 1, reported.paths), 0U);
+  reported.use(4, 0);
+  EXPECT_EQ(reported.routes.first_open(kParis, reported.paths), 0U);
 }
 
 }  // namespace

@@ -329,11 +329,11 @@ TEST(XdcEnds, AReceiverThatIsBusyWhileTheyConnectIsNoLoss) {
   ASSERT_FALSE(link.recv->progress_connect().value());  // listens
   const auto until = Clock::now() + milliseconds(1500);
   ASSERT_FALSE(link.send->progress_connect().value());
-  const uint64_t told = link.exchanges[0]->traffic().messages;
+  const uint64_t reported = link.exchanges[0]->traffic().messages;
   while (Clock::now() < until) {
     ASSERT_FALSE(link.send->progress_connect().value());
   }
-  EXPECT_LE(link.exchanges[0]->traffic().messages, told + 1) << "asked for another attempt";
+  EXPECT_LE(link.exchanges[0]->traffic().messages, reported + 1) << "asked for another attempt";
   ASSERT_TRUE(link.connect());
   EXPECT_TRUE(link.run(50));
 }

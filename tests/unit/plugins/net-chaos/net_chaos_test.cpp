@@ -38,11 +38,11 @@ class Chaos {
 
   [[nodiscard]] const NetContext& context() const { return sender_; }
   [[nodiscard]] test::NetPair connect_another() { return test::connect_pair(sender_, receiver_); }
-  /// Sends one message to a buffer of `room_bytes`; both posts may return kAgain.
+  /// Sends one message to a buffer of `capacity_bytes`; both posts may return kAgain.
   std::vector<std::byte> send(const std::vector<std::byte>& message,
-                              size_t room_bytes,
+                              size_t capacity_bytes,
                               int32_t tag) {
-    std::vector<std::byte> arrived(room_bytes);
+    std::vector<std::byte> arrived(capacity_bytes);
     const NetBuffer buffer = test::buffer_of(arrived, tag);
     NetRequest* received = post(buffer);
     uint64_t size = 0;
@@ -110,8 +110,8 @@ TEST(NetChaos, JitterKeepsTheOrderOfMessages) {
 
 TEST(NetChaos, CallAgainIsNoLoss) {
   Chaos chaos("*: again=90%");
-  std::vector<std::byte> room(8);
-  const NetBuffer buffer = test::buffer_of(room, 0);
+  std::vector<std::byte> target(8);
+  const NetBuffer buffer = test::buffer_of(target, 0);
   NetRequest* request = nullptr;
   unsigned refused = 0;
   while (chaos.pair.recv.irecv({&buffer, 1}, &request) == NetStatus::kAgain) {
@@ -121,7 +121,7 @@ TEST(NetChaos, CallAgainIsNoLoss) {
   const auto message = test::make_message(8, 4);
   uint64_t size = 0;
   test::finish(chaos.pair, test::post_send(chaos.pair, message, 0), request, &size);
-  EXPECT_EQ(room, message);
+  EXPECT_EQ(target, message);
 }
 
 TEST(NetChaos, PiecesArePutTogether) {
@@ -136,38 +136,38 @@ TEST(NetChaos, PiecesArePutTogether) {
 
 TEST(NetChaos, PiecesOfSeveralTagsDoNotMix) {
   Chaos chaos("*: piece=100");
-  std::vector<std::vector<std::byte>> rooms(4, std::vector<std::byte>(1000));
+  std::vector<std::vector<std::byte>> targets(4, std::vector<std::byte>(1000));
   std::vector<NetRequest*> received;
-  for (size_t i = 0; i < rooms.size(); ++i) {  // tags 0 1 0 1
-    received.push_back(chaos.post(test::buffer_of(rooms[i], static_cast<int32_t>(i % 2))));
+  for (size_t i = 0; i < targets.size(); ++i) {  // tags 0 1 0 1
+    received.push_back(chaos.post(test::buffer_of(targets[i], static_cast<int32_t>(i % 2))));
   }
   std::vector<std::vector<std::byte>> messages;
   std::vector<NetRequest*> sent;
-  for (unsigned i = 0; i < rooms.size(); ++i) {  // tags 1 0 1 0
+  for (unsigned i = 0; i < targets.size(); ++i) {  // tags 1 0 1 0
     messages.push_back(test::make_message(500 + i, i));
     sent.push_back(test::post_send(chaos.pair, messages.back(), static_cast<int32_t>((i + 1) % 2)));
   }
-  for (size_t i = 0; i < rooms.size(); ++i) {
+  for (size_t i = 0; i < targets.size(); ++i) {
     uint64_t size = 0;
     test::finish(chaos.pair, sent[i], received[i], &size);
-    rooms[i].resize(size);
+    targets[i].resize(size);
   }
-  EXPECT_EQ(rooms[0], messages[1]);
-  EXPECT_EQ(rooms[1], messages[0]);
-  EXPECT_EQ(rooms[2], messages[3]);
-  EXPECT_EQ(rooms[3], messages[2]);
+  EXPECT_EQ(targets[0], messages[1]);
+  EXPECT_EQ(targets[1], messages[0]);
+  EXPECT_EQ(targets[2], messages[3]);
+  EXPECT_EQ(targets[3], messages[2]);
 }
 
 /// The order in which eight small messages are reported.
 std::vector<size_t> order_of_completions(const char* script, const char* seed) {
   Chaos chaos(script, seed);
-  std::vector<std::vector<std::byte>> rooms(8, std::vector<std::byte>(16));
+  std::vector<std::vector<std::byte>> targets(8, std::vector<std::byte>(16));
   std::vector<NetRequest*> received;
-  received.reserve(rooms.size());
-  for (auto& room : rooms) {
-    received.push_back(chaos.post(test::buffer_of(room, 0)));
+  received.reserve(targets.size());
+  for (auto& target : targets) {
+    received.push_back(chaos.post(test::buffer_of(target, 0)));
   }
-  for (unsigned i = 0; i < rooms.size(); ++i) {
+  for (unsigned i = 0; i < targets.size(); ++i) {
     const auto message = test::make_message(16, i);
     NetRequest* request = test::post_send(chaos.pair, message, 0);
     EXPECT_TRUE(
@@ -181,10 +181,10 @@ std::vector<size_t> order_of_completions(const char* script, const char* seed) {
         order.push_back(i);
       }
     }
-    return order.size() == rooms.size();
+    return order.size() == targets.size();
   }));
-  for (unsigned i = 0; i < rooms.size(); ++i) {
-    EXPECT_EQ(rooms[i], test::make_message(16, i));  // only the reports are reordered
+  for (unsigned i = 0; i < targets.size(); ++i) {
+    EXPECT_EQ(targets[i], test::make_message(16, i));  // only the reports are reordered
   }
   return order;
 }
@@ -208,14 +208,14 @@ TEST(NetChaos, LateReportsACompletionLater) {
 class TwoConnections {
  public:
   explicit TwoConnections(const char* script)
-      : chaos_(script), other_(chaos_.connect_another()), rooms_{make_room(), make_room()} {
-    const NetBuffer first = test::buffer_of(rooms_[0], 0);
-    const NetBuffer second = test::buffer_of(rooms_[1], 0);
+      : chaos_(script), other_(chaos_.connect_another()), targets_{make_target(), make_target()} {
+    const NetBuffer first = test::buffer_of(targets_[0], 0);
+    const NetBuffer second = test::buffer_of(targets_[1], 0);
     EXPECT_EQ(chaos_.pair.recv.irecv({&first, 1}, &first_), NetStatus::kOk);
     EXPECT_EQ(other_.recv.irecv({&second, 1}, &second_), NetStatus::kOk);
     send(chaos_.pair);
   }
-  static std::vector<std::byte> make_room() { return std::vector<std::byte>(16); }
+  static std::vector<std::byte> make_target() { return std::vector<std::byte>(16); }
   static void send(test::NetPair& pair) {
     static const auto kMessage = test::make_message(16, 1);
     NetRequest* const sent = test::post_send(pair, kMessage, 0);
@@ -228,7 +228,7 @@ class TwoConnections {
  private:
   Chaos chaos_;
   test::NetPair other_;
-  std::array<std::vector<std::byte>, 2> rooms_;
+  std::array<std::vector<std::byte>, 2> targets_;
   NetRequest* first_ = nullptr;
   NetRequest* second_ = nullptr;
 };
@@ -266,8 +266,8 @@ TEST(NetChaos, CutLosesTheConnectionAtBothEnds) {
   const auto message = test::make_message(400, 5);
   EXPECT_EQ(chaos.send(message, 400, 0), message);
   EXPECT_EQ(chaos.send(message, 400, 0), message);
-  std::vector<std::byte> room(400);
-  NetRequest* received = chaos.post(test::buffer_of(room, 0));
+  std::vector<std::byte> target(400);
+  NetRequest* received = chaos.post(test::buffer_of(target, 0));
   NetRequest* request = nullptr;
   NetStatus status = chaos.pair.send.isend(message, 0, nullptr, &request);  // byte 1000 is in it
   EXPECT_THAT(chaos.pair.send.explain("isend", status).message(),

@@ -113,8 +113,8 @@ class IbConnection : public testing::Test {
     }
     return memory;
   }
-  plexus_net_request_t* post(std::vector<std::byte>& room, uint32_t kind = PLEXUS_MEMORY_HOST) {
-    into = {room.data(), room.size(), add(*receiver, room, kind), 0, 0};
+  plexus_net_request_t* post(std::vector<std::byte>& target, uint32_t kind = PLEXUS_MEMORY_HOST) {
+    into = {target.data(), target.size(), add(*receiver, target, kind), 0, 0};
     plexus_net_request_t* request = nullptr;
     EXPECT_EQ(receiver->irecv(1, &into, &request), PLEXUS_OK);
     return request;
@@ -142,11 +142,11 @@ class IbConnection : public testing::Test {
   /// One message there, both ends driven.
   void carry(uint64_t size_bytes) {
     auto message = make_message(size_bytes, 3);
-    std::vector<std::byte> room(size_bytes);
-    auto* received = post(room);
+    std::vector<std::byte> target(size_bytes);
+    auto* received = post(target);
     auto* sent = start(message);
     finish(received, sent);
-    EXPECT_TRUE(room == message);
+    EXPECT_TRUE(target == message);
     forget_memory();
   }
   void finish(plexus_net_request_t* received, plexus_net_request_t* sent) {
@@ -162,8 +162,8 @@ class IbConnection : public testing::Test {
   bool goes_inline(uint64_t size_bytes) {
     auto message = make_message(size_bytes);
     const auto at_isend = message;
-    std::vector<std::byte> room(size_bytes);
-    auto* received = post(room);
+    std::vector<std::byte> target(size_bytes);
+    auto* received = post(target);
     EXPECT_FALSE(try_end_recv(received));
     a->cards[0].is_holding = a->cards[1].is_holding = true;
     auto* sent = start(message);
@@ -171,7 +171,7 @@ class IbConnection : public testing::Test {
     a->cards[0].is_holding = a->cards[1].is_holding = false;
     finish(received, sent);
     forget_memory();
-    return room == at_isend;
+    return target == at_isend;
   }
   void forget_memory() {
     for (const auto& memory : memories) {
@@ -261,15 +261,15 @@ TEST_F(IbConnection, MessagesAreGatheredFromSeveralPlaces) {
       auto message = make_message(size, 5);
       std::vector<std::byte> first(message.begin(), message.begin() + static_cast<ptrdiff_t>(head));
       std::vector<std::byte> second(message.begin() + static_cast<ptrdiff_t>(head), message.end());
-      std::vector<std::byte> room(size);
-      auto* received = post(room);
+      std::vector<std::byte> target(size);
+      auto* received = post(target);
       auto* sent = start_gathered(
           {{first.data(), head, head == 0 ? nullptr : add(*sender, first, PLEXUS_MEMORY_HOST)},
            {nullptr, 0, nullptr},
            {second.data(), size - head,
             head == size ? nullptr : add(*sender, second, PLEXUS_MEMORY_HOST)}});
       finish(received, sent);
-      EXPECT_TRUE(room == message) << size << " of which " << head << " lie elsewhere";
+      EXPECT_TRUE(target == message) << size << " of which " << head << " lie elsewhere";
       forget_memory();
     }
   }
@@ -281,19 +281,19 @@ TEST_F(IbConnection, GatheredPartThatDidNotArriveComesOverTheOtherRail) {
   auto message = make_message(kLong);
   std::vector<std::byte> first(message.begin(), message.begin() + kShort);
   std::vector<std::byte> second(message.begin() + kShort, message.end());
-  std::vector<std::byte> room(kLong);
+  std::vector<std::byte> target(kLong);
   a->cards[0].is_holding = true;
-  auto* received = post(room);
+  auto* received = post(target);
   auto* sent =
       start_gathered({{first.data(), first.size(), add(*sender, first, PLEXUS_MEMORY_HOST)},
                       {second.data(), second.size(), add(*sender, second, PLEXUS_MEMORY_HOST)}});
   for (int i = 0; i < 100; ++i) {
     drive_both(received, sent);
   }
-  EXPECT_FALSE(room == message);
+  EXPECT_FALSE(target == message);
   a->cards[0].exhaust_retries();
   finish(received, sent);
-  EXPECT_TRUE(room == message);
+  EXPECT_TRUE(target == message);
 }
 
 // The card reads the sources where they are, when it gets to them.
@@ -301,8 +301,8 @@ TEST_F(IbConnection, GatheredSourcesAreNotCopied) {
   connect();
   std::vector<std::byte> header(64, std::byte{1});
   std::vector<std::byte> payload(kShort, std::byte{2});
-  std::vector<std::byte> room(header.size() + payload.size());
-  auto* received = post(room);
+  std::vector<std::byte> target(header.size() + payload.size());
+  auto* received = post(target);
   EXPECT_FALSE(try_end_recv(received));
   a->cards[0].is_holding = a->cards[1].is_holding = true;
   auto* sent =
@@ -311,16 +311,16 @@ TEST_F(IbConnection, GatheredSourcesAreNotCopied) {
   std::fill(payload.begin(), payload.end(), std::byte{3});
   a->cards[0].is_holding = a->cards[1].is_holding = false;
   finish(received, sent);
-  EXPECT_EQ(room.front(), std::byte{1});
-  EXPECT_EQ(room.back(), std::byte{3});
+  EXPECT_EQ(target.front(), std::byte{1});
+  EXPECT_EQ(target.back(), std::byte{3});
 }
 
 // Nothing is read after the connection's end: the memory may be unmapped then.
 TEST_F(IbConnection, AnEndedConnectionReadsNoSources) {
   connect();
   auto message = make_message(kShort);
-  std::vector<std::byte> room(kShort);
-  auto* received = post(room);
+  std::vector<std::byte> target(kShort);
+  auto* received = post(target);
   EXPECT_FALSE(try_end_recv(received));
   a->cards[0].is_holding = a->cards[1].is_holding = true;
   start(message);
@@ -345,20 +345,20 @@ TEST_F(IbConnection, MessagesWithoutSourcesOrWithUnregisteredOnesAreRefused) {
 TEST_F(IbConnection, WhatArrivedIsNotWrittenAgain) {
   connect();
   auto message = make_message(kLong);
-  std::vector<std::byte> room(kLong);
+  std::vector<std::byte> target(kLong);
   a->cards[1].loses_acknowledgements = true;
-  auto* received = post(room);
+  auto* received = post(target);
   auto* sent = start(message);
   wait_until([&] {
     (void)try_end_send(sent);
     return try_end_recv(received);
   });
-  EXPECT_TRUE(room == message);
+  EXPECT_TRUE(target == message);
   const auto next_use = make_message(kLong, 99);
-  room = next_use;
+  target = next_use;
   a->cards[1].set_port_up(false);
   wait_until([&] { return try_end_send(sent); });
-  EXPECT_TRUE(room == next_use);
+  EXPECT_TRUE(target == next_use);
   EXPECT_EQ(lines_with("goes on without a1"), 1U);
   EXPECT_EQ(lines_with("goes on without b1"), 1U);
 }
@@ -367,9 +367,9 @@ TEST_F(IbConnection, WhatArrivedIsNotWrittenAgain) {
 TEST_F(IbConnection, PartThatArrivedIsNotWrittenAgain) {
   connect();
   auto message = make_message(kLong);
-  std::vector<std::byte> room(kLong);
+  std::vector<std::byte> target(kLong);
   a->cards[1].loses_acknowledgements = true;
-  auto* received = post(room);
+  auto* received = post(target);
   a->cards[0].is_holding = true;
   auto* sent = start(message);
   wait_until([&] {
@@ -384,24 +384,24 @@ TEST_F(IbConnection, PartThatArrivedIsNotWrittenAgain) {
   const uint64_t writes = a->cards[0].writes;
   a->cards[0].is_holding = false;
   finish(received, sent);
-  EXPECT_TRUE(room == message);
+  EXPECT_TRUE(target == message);
   EXPECT_LE(a->cards[0].writes - writes, 2U) << "its size and its own part";
 }
 
 TEST_F(IbConnection, WhatDidNotArriveComesOverTheOtherRail) {
   connect();
   auto message = make_message(kLong);
-  std::vector<std::byte> room(kLong);
+  std::vector<std::byte> target(kLong);
   a->cards[1].is_holding = true;
-  auto* received = post(room);
+  auto* received = post(target);
   auto* sent = start(message);
   for (int i = 0; i < 100; ++i) {
     drive_both(received, sent);
   }
-  EXPECT_FALSE(room == message);
+  EXPECT_FALSE(target == message);
   a->cards[1].exhaust_retries();
   finish(received, sent);
-  EXPECT_TRUE(room == message);
+  EXPECT_TRUE(target == message);
   EXPECT_EQ(lines_with("goes on without a1: a1 port 1"), 1U);
   EXPECT_EQ(lines_with("transport retry counter exceeded"), 2U);  // the peer is told why
 }
@@ -426,18 +426,18 @@ TEST_F(IbConnection, CardsMayTakeNothingInline) {
 TEST_F(IbConnection, ShortMessageThatDidNotArriveComesOverTheOtherRail) {
   connect();
   auto message = make_message(8);
-  std::vector<std::byte> room(8);
+  std::vector<std::byte> target(8);
   a->cards[0].is_holding = true;
-  auto* received = post(room);
+  auto* received = post(target);
   EXPECT_FALSE(try_end_recv(received));
   auto* sent = start(message);
   for (int i = 0; i < 100; ++i) {
     drive_both(received, sent);
   }
-  EXPECT_FALSE(room == message);
+  EXPECT_FALSE(target == message);
   a->cards[0].exhaust_retries();
   finish(received, sent);
-  EXPECT_TRUE(room == message);
+  EXPECT_TRUE(target == message);
   EXPECT_EQ(lines_with("goes on without a0"), 1U);
 }
 
@@ -454,9 +454,9 @@ TEST_F(IbConnection, LostRailIsTakenBack) {
   connect();
   carry(kLong);
   a->cards[1].set_port_up(false);
-  auto room = make_message(kShort);
+  auto target = make_message(kShort);
   auto message = make_message(kShort, 5);
-  auto* received = post(room);
+  auto* received = post(target);
   auto* sent = start(message);
   bool is_received = false;
   bool is_sent = false;
@@ -464,7 +464,7 @@ TEST_F(IbConnection, LostRailIsTakenBack) {
     is_received = is_received || try_end_recv(received);
     is_sent = is_sent || try_end_send(sent);
     if (is_received && is_sent) {
-      received = post(room);
+      received = post(target);
       sent = start(message);
       is_received = is_sent = false;
     }
@@ -491,8 +491,8 @@ TEST_F(IbConnection, LastRailThatIsLostEndsIt) {
   auto message = make_message(kShort);
   a->cards[0].is_holding = true;
   a->cards[1].is_holding = true;
-  std::vector<std::byte> room(kShort);
-  auto* received = post(room);
+  std::vector<std::byte> target(kShort);
+  auto* received = post(target);
   auto* sent = start(message);
   for (int i = 0; i < 10; ++i) {
     drive_both(received, sent);
@@ -517,8 +517,8 @@ TEST_F(IbConnection, LastRailThatIsLostEndsIt) {
 TEST_F(IbConnection, FlushReadsThroughEveryRailAlsoThroughOneThatIsLost) {
   connect(true);
   auto message = make_message(kLong);
-  std::vector<std::byte> room(kLong);
-  auto* received = post(room, PLEXUS_MEMORY_DMABUF);
+  std::vector<std::byte> target(kLong);
+  auto* received = post(target, PLEXUS_MEMORY_DMABUF);
   auto* sent = start(message);
   finish(received, sent);
   b->cards[1].is_holding = true;

@@ -167,13 +167,13 @@ TEST_P(NetOfiShape, MovesABigMessageFromAndToUnalignedMemory) {
 // A window of outstanding messages of random sizes, which also mixes striped ones with others.
 TEST_P(NetOfiShape, KeepsOrderAndContentOfManyMessages) {
   constexpr size_t kMessages = 1500;
-  constexpr size_t kRoom = 300'000;
+  constexpr size_t kCapacity = 300'000;
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   std::vector<std::vector<std::byte>> messages;
   for (unsigned i = 0; i < kMessages; ++i) {
-    const size_t most = i % 30 == 0 ? kRoom : 300;
+    const size_t most = i % 30 == 0 ? kCapacity : 300;
     messages.push_back(test::make_message(random() % (most + 1), i));
   }
   const NetContext sender = context();
@@ -192,7 +192,7 @@ TEST_P(NetOfiShape, KeepsOrderAndContentOfManyMessages) {
       sent.push_back(request);
     }
     while (received.size() < kMessages) {
-      arrived[received.size()].resize(received.size() % 30 == 0 ? kRoom : 300);
+      arrived[received.size()].resize(received.size() % 30 == 0 ? kCapacity : 300);
       const NetBuffer buffer = test::buffer_of(arrived[received.size()], 5);
       if (pair.recv.irecv({&buffer, 1}, &request) != NetStatus::kOk) {
         break;

@@ -76,13 +76,13 @@ TEST_P(NetSocketShape, MovesMessagesAroundEveryBoundary) {
 // A window of outstanding messages of random sizes, which also mixes those in parts with others.
 TEST_P(NetSocketShape, KeepsOrderAndContentOfManyMessages) {
   constexpr size_t kMessages = 600;
-  constexpr size_t kRoom = 40'000;
+  constexpr size_t kCapacity = 40'000;
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   std::vector<std::vector<std::byte>> messages;
   for (unsigned i = 0; i < kMessages; ++i) {
-    const size_t most = i % 7 == 0 ? kRoom : 300;
+    const size_t most = i % 7 == 0 ? kCapacity : 300;
     messages.push_back(test::make_message(random() % (most + 1), i));
   }
   const NetContext sender = context();
@@ -93,7 +93,7 @@ TEST_P(NetSocketShape, KeepsOrderAndContentOfManyMessages) {
   size_t sent_done = 0;
   std::vector<NetRequest*> received;
   size_t received_done = 0;
-  std::vector<std::vector<std::byte>> arrived(kMessages, std::vector<std::byte>(kRoom));
+  std::vector<std::vector<std::byte>> arrived(kMessages, std::vector<std::byte>(kCapacity));
   const bool is_done = test::poll_until([&] {
     NetRequest* request = nullptr;
     while (sent.size() < kMessages &&
@@ -126,12 +126,12 @@ TEST_P(NetSocketShape, KeepsOrderAndContentOfManyMessages) {
 std::vector<std::byte> carry_pieces(test::NetPair& pair,
                                     std::vector<std::byte> message,
                                     size_t head_bytes,
-                                    const std::array<size_t, 3>& rooms) {
+                                    const std::array<size_t, 3>& capacities) {
   std::array<std::vector<std::byte>, 3> places;
   std::array<NetPiece, 3> into{};
-  for (size_t i = 0; i < rooms.size(); ++i) {
-    places[i].resize(rooms[i]);
-    into[i] = {places[i].data(), rooms[i]};
+  for (size_t i = 0; i < capacities.size(); ++i) {
+    places[i].resize(capacities[i]);
+    into[i] = {places[i].data(), capacities[i]};
   }
   const std::array<NetPiece, 2> from = {
       {{message.data(), head_bytes}, {message.data() + head_bytes, message.size() - head_bytes}}};
@@ -166,10 +166,10 @@ TEST_P(NetSocketShape, CarriesMessagesInPieces) {
     const auto message = test::make_message(size, static_cast<unsigned>(size));
     for (const size_t head : {size_t{0}, size_t{1}, size / 3, size}) {
       // The same division, other divisions, and more capacity than needed.
-      for (const std::array<size_t, 3>& rooms :
+      for (const std::array<size_t, 3>& capacities :
            {std::array<size_t, 3>{head, size - head, 100}, std::array<size_t, 3>{size / 2, 0, size},
             std::array<size_t, 3>{0, size / 5, size}}) {
-        EXPECT_EQ(carry_pieces(pair, message, head, rooms), message) << size << " " << head;
+        EXPECT_EQ(carry_pieces(pair, message, head, capacities), message) << size << " " << head;
       }
     }
     EXPECT_EQ(test::send_one(pair, message, size), message) << "whole among them";

@@ -17,7 +17,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-Verdict run(Result<void> (*function)(Stand&), CheckOptions options = {}) {
+Verdict run(Result<void> (*function)(Fixture&), CheckOptions options = {}) {
   static const Subject kSubject{"/nowhere.so", "", 1, ""};
   const Check check{"test.check", "title", "rule", function, options};
   auto verdict = run_alone(kSubject, check);
@@ -26,18 +26,18 @@ Verdict run(Result<void> (*function)(Stand&), CheckOptions options = {}) {
 }
 
 TEST(Cell, PassesSkipsAndFailsAsTheFunctionSays) {
-  EXPECT_EQ(run([](Stand&) -> Result<void> { return ok(); }).outcome, Outcome::kPass);
-  const Verdict skipped = run([](Stand&) -> Result<void> { return skip("no {}", "GPU"); });
+  EXPECT_EQ(run([](Fixture&) -> Result<void> { return ok(); }).outcome, Outcome::kPass);
+  const Verdict skipped = run([](Fixture&) -> Result<void> { return skip("no {}", "GPU"); });
   EXPECT_EQ(skipped.outcome, Outcome::kSkip);
   EXPECT_EQ(skipped.detail, "no GPU");
-  const Verdict failed = run([](Stand&) -> Result<void> { return wrong("{} bytes", 3); });
+  const Verdict failed = run([](Fixture&) -> Result<void> { return wrong("{} bytes", 3); });
   EXPECT_EQ(failed.outcome, Outcome::kFail);
   EXPECT_EQ(failed.detail, "3 bytes");
 }
 
 TEST(Cell, NamesTheSignalAndTheEntryOfACrash) {
-  const Verdict verdict = run([](Stand& stand) -> Result<void> {
-    stand.monitor().call(Place::kIsend, [] {
+  const Verdict verdict = run([](Fixture& fixture) -> Result<void> {
+    fixture.monitor().call(Place::kIsend, [] {
       std::fputs("the plugin was here\n", stderr);
       std::fflush(stderr);
       ::kill(::getpid(), SIGKILL);
@@ -52,8 +52,8 @@ TEST(Cell, NamesTheSignalAndTheEntryOfACrash) {
 
 TEST(Cell, NamesTheEntryOfAHang) {
   const Verdict verdict = run(
-      [](Stand& stand) -> Result<void> {
-        stand.monitor().call(Place::kConnect, [] {
+      [](Fixture& fixture) -> Result<void> {
+        fixture.monitor().call(Place::kConnect, [] {
           while (true) {
             ::pause();
           }
@@ -67,8 +67,8 @@ TEST(Cell, NamesTheEntryOfAHang) {
 }
 
 TEST(Cell, SeesAPluginThatEndsTheProcess) {
-  const Verdict verdict = run([](Stand& stand) -> Result<void> {
-    stand.monitor().call(Place::kTest, []() -> int32_t { std::_Exit(0); });
+  const Verdict verdict = run([](Fixture& fixture) -> Result<void> {
+    fixture.monitor().call(Place::kTest, []() -> int32_t { std::_Exit(0); });
     return ok();
   });
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
@@ -77,11 +77,11 @@ TEST(Cell, SeesAPluginThatEndsTheProcess) {
 
 TEST(Cell, PrefersTheReasonToTheOneWhoWaitedForIt) {
   const Verdict verdict = run(
-      [](Stand& stand) -> Result<void> {
-        if (stand.role() == 1) {
+      [](Fixture& fixture) -> Result<void> {
+        if (fixture.role() == 1) {
           return wrong("the reason");
         }
-        return stand.peer().meet();
+        return fixture.peer().meet();
       },
       {.processes = 2});
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
@@ -90,19 +90,19 @@ TEST(Cell, PrefersTheReasonToTheOneWhoWaitedForIt) {
 
 TEST(Cell, LetsAProcessDieOnPurpose) {
   const Verdict verdict = run(
-      [](Stand& stand) -> Result<void> {
-        if (stand.role() == 1) {
-          stand.die();
+      [](Fixture& fixture) -> Result<void> {
+        if (fixture.role() == 1) {
+          fixture.die();
         }
-        return stand.peer().wait_for_end();
+        return fixture.peer().wait_for_end();
       },
       {.processes = 2});
   EXPECT_EQ(verdict.outcome, Outcome::kPass) << verdict.detail;
 }
 
 TEST(Cell, ABreachFailsACheckThatIsContent) {
-  const Verdict verdict = run([](Stand& stand) -> Result<void> {
-    stand.monitor().report("a breach");
+  const Verdict verdict = run([](Fixture& fixture) -> Result<void> {
+    fixture.monitor().report("a breach");
     return ok();
   });
   EXPECT_EQ(verdict.outcome, Outcome::kFail);

@@ -19,9 +19,9 @@ class MonitorTest : public testing::Test {
   void say(int32_t level, const char* text) {
     Monitor::write_line(monitor_.sink(), level, "file", 1, text);
   }
-  std::string breach() const { return seat_.has_broken_text ? seat_.broken.get() : ""; }
-  Seat seat_;
-  Monitor monitor_{seat_};
+  std::string breach() const { return status_.has_broken_text ? status_.broken.get() : ""; }
+  ProcessStatus status_;
+  Monitor monitor_{status_};
 };
 
 TEST_F(MonitorTest, AWellBehavedCallIsNoBreach) {
@@ -82,23 +82,23 @@ TEST_F(MonitorTest, MeasuresCallsOfTheThreadThatIsMeasured) {
   EXPECT_EQ(monitor_.times(Place::kIsend).calls, 0u);
 }
 
-TEST(Room, SeesEveryByteBesideAMessage) {
+TEST(GuardedBuffer, SeesEveryByteBesideAMessage) {
   const Bytes message = make_message(10, 1);
   for (const int64_t at : {-64, -1, 10, 19, 20, 60}) {
-    Room room(20);
-    std::copy(message.begin(), message.end(), room.data());
-    EXPECT_TRUE(room.expect_message(message).has_value());
-    room.data()[at] = std::byte{1};
-    EXPECT_TRUE(room.expect_message(message).has_error()) << at;
+    GuardedBuffer target(20);
+    std::copy(message.begin(), message.end(), target.data());
+    EXPECT_TRUE(target.expect_message(message).has_value());
+    target.data()[at] = std::byte{1};
+    EXPECT_TRUE(target.expect_message(message).has_error()) << at;
   }
 }
 
-TEST(Room, SeesAWrongByte) {
+TEST(GuardedBuffer, SeesAWrongByte) {
   const Bytes message = make_message(1000, 1);
-  Room room(1000, 3);
-  std::copy(message.begin(), message.end(), room.data());
-  room.data()[999] ^= std::byte{1};
-  const auto checked = room.expect_message(message);
+  GuardedBuffer target(1000, 3);
+  std::copy(message.begin(), message.end(), target.data());
+  target.data()[999] ^= std::byte{1};
+  const auto checked = target.expect_message(message);
   ASSERT_TRUE(checked.has_error());
   EXPECT_THAT(checked.error().message(), HasSubstr("byte 999"));
 }

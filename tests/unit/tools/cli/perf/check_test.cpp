@@ -12,12 +12,12 @@
 namespace plexus::perf {
 namespace {
 
-constexpr size_t kRoom = 8192;
+constexpr size_t kCapacity = 8192;
 
 class Operation {
  public:
   Operation(Collective collective, int rank, bool in_place)
-      : first_(kRoom + 2 * kGuardBytes), second_(first_.size()) {
+      : first_(kCapacity + 2 * kGuardBytes), second_(first_.size()) {
     input_.shape = {.collective = collective,
                     .type = Type::kHalf,
                     .nranks = 3,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/job/meet.hpp"
+#include "core/job/wire_up.hpp"
 
 #include <map>
 
@@ -13,8 +13,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
-Result<Meeting> meet_with(const Variables& variables, const Config& config = {}) {
-  return meet(config, [&](const char* name) {
+Result<WireUp> wire_up_with(const Variables& variables, const Config& config = {}) {
+  return wire_up(config, [&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
@@ -32,16 +32,16 @@ Variables slurm(const std::string& first, int rank = 3) {
           {"SLURMD_NODENAME", rank == 0 ? first : "node08"}};
 }
 
-TEST(Meet, WithoutALauncherSaysWhatToDo) {
-  const auto met = meet_with({});
-  ASSERT_TRUE(met.has_error());
-  EXPECT_EQ(met.error().code(), Code::kInvalidUsage);
-  EXPECT_THAT(met.error().message(), AllOf(HasSubstr("srun"), HasSubstr("MASTER_ADDR")));
+TEST(WireUp, WithoutALauncherSaysWhatToDo) {
+  const auto wired = wire_up_with({});
+  ASSERT_TRUE(wired.has_error());
+  EXPECT_EQ(wired.error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(wired.error().message(), AllOf(HasSubstr("srun"), HasSubstr("MASTER_ADDR")));
 }
 
-TEST(Meet, RanksOfASlurmStepDeriveTheSameId) {
-  const Meeting one = meet_with(slurm("10.1.2.3", 0)).value();
-  const Meeting two = meet_with(slurm("10.1.2.3", 3)).value();
+TEST(WireUp, RanksOfASlurmStepDeriveTheSameId) {
+  const WireUp one = wire_up_with(slurm("10.1.2.3", 0)).value();
+  const WireUp two = wire_up_with(slurm("10.1.2.3", 3)).value();
   EXPECT_EQ(one.id.to_bytes(), two.id.to_bytes());
   EXPECT_EQ(two.rank, 3);
   EXPECT_EQ(two.nranks, 4);
@@ -51,89 +51,90 @@ TEST(Meet, RanksOfASlurmStepDeriveTheSameId) {
   EXPECT_EQ(one.id.listener, UniqueId::Listener::kRankZeroAnywhere);
   Variables next = slurm("10.1.2.3");
   next["SLURM_STEP_ID"] = "1";
-  EXPECT_NE(meet_with(next).value().id.secret, one.id.secret);
+  EXPECT_NE(wire_up_with(next).value().id.secret, one.id.secret);
 }
 
-TEST(Meet, ThePortIsOneOfThoseThatTheUserAllows) {
+TEST(WireUp, ThePortIsOneOfThoseThatTheUserAllows) {
   Config config;
   config.port_range = "4000-4001";
   for (int step = 0; step < 20; ++step) {
     Variables variables = slurm("10.1.2.3");
     variables["SLURM_STEP_ID"] = std::to_string(step);
-    const int port = meet_with(variables, config).value().id.address.port();
+    const int port = wire_up_with(variables, config).value().id.address.port();
     EXPECT_TRUE(port == 4000 || port == 4001) << port;
   }
 }
 
-TEST(Meet, OnTheNodeItselfANameThatLeadsToLoopbackIsReplaced) {
-  const Meeting met = meet_with(slurm("0x7f000001")).value();  // takes the place of such a name
-  EXPECT_FALSE(met.id.address.is_loopback());
-  EXPECT_EQ(met.id.listener, UniqueId::Listener::kRankZeroAnywhere);
+TEST(WireUp, OnTheNodeItselfANameThatLeadsToLoopbackIsReplaced) {
+  const WireUp wired = wire_up_with(slurm("0x7f000001")).value();  // takes the place of such a name
+  EXPECT_FALSE(wired.id.address.is_loopback());
+  EXPECT_EQ(wired.id.listener, UniqueId::Listener::kRankZeroAnywhere);
 }
 
-TEST(Meet, WhoSaysLoopbackMeansIt) {
+TEST(WireUp, WhoSaysLoopbackMeansIt) {
   for (const char* host : {"localhost", "127.0.0.1", "::1", "127.0.0.2"}) {
-    const Meeting met =
-        meet_with(
+    const WireUp wired =
+        wire_up_with(
             {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", host}, {"MASTER_PORT", "5001"}})
             .value();
-    EXPECT_TRUE(met.id.address.is_loopback()) << host;
-    EXPECT_EQ(met.id.listener, UniqueId::Listener::kRankZero) << host;
+    EXPECT_TRUE(wired.id.address.is_loopback()) << host;
+    EXPECT_EQ(wired.id.listener, UniqueId::Listener::kRankZero) << host;
   }
 }
 
-TEST(Meet, ANameThatDoesNotResolveIsNamed) {
-  const auto met = meet_with(slurm("no-such-node.invalid"));
-  ASSERT_TRUE(met.has_error());
-  EXPECT_THAT(met.error().message(),
+TEST(WireUp, ANameThatDoesNotResolveIsNamed) {
+  const auto wired = wire_up_with(slurm("no-such-node.invalid"));
+  ASSERT_TRUE(wired.has_error());
+  EXPECT_THAT(wired.error().message(),
               AllOf(HasSubstr("rank 3 of Slurm job 12 step 0, node08"),
                     HasSubstr("'no-such-node.invalid' by SLURM_STEP_NODELIST"),
                     HasSubstr("cannot resolve"), HasSubstr("NCCL_COMM_ID")));
 }
 
 /// As srun -m arbitrary may have it.
-TEST(Meet, RankZeroThatIsNotOnTheFirstNodeIsNoticedThereAndOnItself) {
+TEST(WireUp, RankZeroThatIsNotOnTheFirstNodeIsNoticedThereAndOnItself) {
   Variables variables = slurm("10.1.2.3", 0);
   variables["SLURMD_NODENAME"] = "node08";
-  EXPECT_THAT(meet_with(variables).error().message(),
+  EXPECT_THAT(wire_up_with(variables).error().message(),
               AllOf(HasSubstr("rank 0 of Slurm job 12 step 0, node08: the ranks look for rank 0 on "
                               "'10.1.2.3', the first node of SLURM_STEP_NODELIST, but rank 0 is on "
                               "'node08' (srun -m arbitrary"),
                     HasSubstr("--mpi=pmix"), HasSubstr("NCCL_COMM_ID")));
   variables["SLURM_PROCID"] = "1";
-  EXPECT_TRUE(meet_with(variables).has_value());
+  EXPECT_TRUE(wire_up_with(variables).has_value());
   variables["SLURMD_NODENAME"] = "10.1.2.3";
-  EXPECT_THAT(meet_with(variables).error().message(), HasSubstr("but the first rank there is 1"));
+  EXPECT_THAT(wire_up_with(variables).error().message(),
+              HasSubstr("but the first rank there is 1"));
   variables["SLURM_LOCALID"] = "1";
-  EXPECT_TRUE(meet_with(variables).has_value());
+  EXPECT_TRUE(wire_up_with(variables).has_value());
   variables["SLURM_PROCID"] = "0";
   variables["SLURMD_NODENAME"] = "node08";
   Config config;
   config.comm_id = "10.1.2.4:5000";
-  EXPECT_FALSE(meet_with(variables, config).has_error());
+  EXPECT_FALSE(wire_up_with(variables, config).has_error());
   variables.insert({{"MASTER_ADDR", "10.1.2.4"}, {"MASTER_PORT", "5000"}});
-  EXPECT_TRUE(meet_with(variables).has_value());
+  EXPECT_TRUE(wire_up_with(variables).has_value());
 }
 
-TEST(Meet, CommIdSaysWhereIfItIsSet) {
+TEST(WireUp, CommIdSaysWhereIfItIsSet) {
   Config config;
   config.comm_id = "127.0.0.1:5001";
-  const Meeting met = meet_with(slurm("no-such-node.invalid"), config).value();
-  EXPECT_EQ(met.id.address.to_string(), "127.0.0.1:5001");
-  EXPECT_EQ(met.id.listener, UniqueId::Listener::kRankZero);
+  const WireUp wired = wire_up_with(slurm("no-such-node.invalid"), config).value();
+  EXPECT_EQ(wired.id.address.to_string(), "127.0.0.1:5001");
+  EXPECT_EQ(wired.id.listener, UniqueId::Listener::kRankZero);
 }
 
-TEST(Meet, ALauncherThatSaysNoAddressNamesTheRemedy) {
-  const auto met = meet_with({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}});
-  ASSERT_TRUE(met.has_error());
-  EXPECT_EQ(met.error().code(), Code::kInvalidUsage);
-  EXPECT_THAT(met.error().message(), HasSubstr("NCCL_COMM_ID"));
+TEST(WireUp, ALauncherThatSaysNoAddressNamesTheRemedy) {
+  const auto wired = wire_up_with({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}});
+  ASSERT_TRUE(wired.has_error());
+  EXPECT_EQ(wired.error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(wired.error().message(), HasSubstr("NCCL_COMM_ID"));
 }
 
-TEST(Meet, AJobOfOneRankNeedsNobody) {
-  const Meeting met = meet_with({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).value();
-  EXPECT_EQ(met.nranks, 1);
-  EXPECT_EQ(met.id.listener, UniqueId::Listener::kMaker);
+TEST(WireUp, AJobOfOneRankNeedsNobody) {
+  const WireUp wired = wire_up_with({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).value();
+  EXPECT_EQ(wired.nranks, 1);
+  EXPECT_EQ(wired.id.listener, UniqueId::Listener::kMaker);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/job/meet.hpp"
+#include "core/job/wire_up.hpp"
 
 #include <array>
 #include <chrono>
@@ -147,7 +147,7 @@ Result<UniqueId> find_id(const Config& config,
 
 }  // namespace
 
-Result<Meeting> meet(const Config& config, const LaunchVariables& variables) {
+Result<WireUp> wire_up(const Config& config, const LaunchVariables& variables) {
   const auto read = [&] {
     const auto held = hold_environment();
     return find_launched_rank(variables);
@@ -165,7 +165,7 @@ Result<Meeting> meet(const Config& config, const LaunchVariables& variables) {
   }
   PLEXUS_INFO(kBootstrap, "rank {} of {}: {} ranks meet at {}", launched->rank, launched->job,
               launched->nranks, id.value().address.to_string());
-  return Meeting{.id = id.value(), .rank = launched->rank, .nranks = launched->nranks};
+  return WireUp{.id = id.value(), .rank = launched->rank, .nranks = launched->nranks};
 }
 
 }  // namespace plexus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/start_life.hpp"
+#include "core/comm/start_communicator.hpp"
 
 #include <cstddef>
 #include <exception>
@@ -36,7 +36,7 @@ void run_initializer(Communicator& comm, const std::function<Result<void>()>& ma
 /// Making a communicator calls resolvers, loaders and parsers, which are not written for the small
 /// stacks that a program may give its threads.
 bool has_small_stack() noexcept {
-  constexpr std::ptrdiff_t kRoomBytes = std::ptrdiff_t{256} * 1024;
+  constexpr std::ptrdiff_t kHeadroomBytes = std::ptrdiff_t{256} * 1024;
   pthread_attr_t attributes;
   void* lowest = nullptr;
   size_t size_bytes = 0;
@@ -46,11 +46,11 @@ bool has_small_stack() noexcept {
   (void)pthread_attr_getstack(&attributes, &lowest, &size_bytes);
   pthread_attr_destroy(&attributes);
   const std::byte here{};
-  return lowest != nullptr && &here - static_cast<const std::byte*>(lowest) < kRoomBytes;
+  return lowest != nullptr && &here - static_cast<const std::byte*>(lowest) < kHeadroomBytes;
 }
 
-/// Calls `make` here, or in a thread with more room.
-Result<void> make_with_room(const Communicator& comm, const std::function<Result<void>()>& make) {
+/// Calls `make` here, or in a thread with a larger stack.
+Result<void> make_with_stack(const Communicator& comm, const std::function<Result<void>()>& make) {
   if (!has_small_stack()) {
     return make();
   }
@@ -81,10 +81,10 @@ void withdraw(Process& process, Communicator& comm) {
 
 }  // namespace
 
-Result<void> start_life(Process& process,
-                        Communicator** slot,
-                        const CommConfig& config,
-                        std::function<Result<void>(Communicator&)> make) {
+Result<void> start_communicator(Process& process,
+                                Communicator** slot,
+                                const CommConfig& config,
+                                std::function<Result<void>(Communicator&)> make) {
   auto owner = Communicator::make(process, config);
   Communicator* const comm = owner.get();
   process.communicators.add(comm);
@@ -110,7 +110,7 @@ Result<void> start_life(Process& process,
   *slot = nullptr;
   const auto made_or_threw = [&] {
     try {
-      return make_with_room(*comm, try_make);
+      return make_with_stack(*comm, try_make);
     } catch (...) {  // no memory for the error
       withdraw(process, *comm);
       throw;
@@ -143,7 +143,7 @@ void note_maker(Process& process, CommConfig* config) {
   config->made_at = process.check() == nullptr ? nullptr : find_caller();
 }
 
-Result<void> run_life_job(LifeJob job) {
+Result<void> run_lifecycle_job(LifecycleJob job) {
   if (!Group::open()) {
     return job();
   }

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "tools/conformance/board.hpp"
 #include "tools/conformance/channel.hpp"
 #include "tools/conformance/finding.hpp"
 #include "tools/conformance/monitor.hpp"
+#include "tools/conformance/status_page.hpp"
 #include "tools/conformance/trace.hpp"
 
 namespace plexus::conformance {
@@ -35,20 +35,20 @@ struct Subject {
   [[nodiscard]] int nccl_version() const;
 };
 
-class Stand {
+class Fixture {
  public:
   struct Options {
     Subject subject;
     uint32_t role = 0;
-    Channel channel;             // to the other process of a check with two
-    const Seat* peer = nullptr;  // its seat
+    Channel channel;                      // to the other process of a check with two
+    const ProcessStatus* peer = nullptr;  // its status
   };
-  Stand(Options options, Seat& seat);
+  Fixture(Options options, ProcessStatus& status);
 
   [[nodiscard]] const Subject& subject() const noexcept { return options_.subject; }
   [[nodiscard]] const std::filesystem::path& file() const noexcept { return options_.subject.file; }
   [[nodiscard]] Monitor& monitor() noexcept { return monitor_; }
-  [[nodiscard]] Seat& seat() noexcept { return *seat_; }
+  [[nodiscard]] ProcessStatus& status() noexcept { return *status_; }
   /// 0 or 1; in a check with two processes both run the same function.
   [[nodiscard]] uint32_t role() const noexcept { return options_.role; }
   [[nodiscard]] Channel& peer() noexcept { return options_.channel; }
@@ -78,7 +78,7 @@ class Stand {
 
  private:
   Options options_;
-  Seat* seat_;
+  ProcessStatus* status_;
   Monitor monitor_;
   Trace trace_;
 };

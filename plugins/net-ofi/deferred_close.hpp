@@ -2,7 +2,7 @@
 // Endpoints of shm that are closed while their peer in the same process is not. libfabric's shm
 // shares one mapping among the endpoints of a process, and fi_close removes it while the peer still
 // uses it. Both ends of such a connection are therefore closed together, when the second one is
-// parked. A parked endpoint is never polled, so that it accesses none of the host's buffers.
+// given up. Until then the first is never polled, so that it accesses none of the host's buffers.
 //
 // A listener's endpoint has such peers too, the connectors that greet it. They keep it open until
 // they have an answer, or give up.
@@ -35,8 +35,8 @@ struct ListenEnd {
 /// `connection`: a number that is equal at both ends. `greeted`: a listener of this process that
 /// has not answered; if it has ended and knows of no such connection, no other end will come.
 /// Threads: any.
-void park(uint32_t connection,
-          std::vector<Endpoint> endpoints,
-          const std::shared_ptr<ListenEnd>& greeted);
+void close_with_peer(uint32_t connection,
+                     std::vector<Endpoint> endpoints,
+                     const std::shared_ptr<ListenEnd>& greeted);
 
 }  // namespace plexus::net_ofi

@@ -14,10 +14,10 @@ namespace plexus {
 
 /// Makes a communicator with `make` and stores it in `*slot`: at once and kInProgress when
 /// config.blocking is false, else when it is ready (nullptr on failure).
-Result<void> start_life(Process& process,
-                        Communicator** slot,
-                        const CommConfig& config,
-                        std::function<Result<void>(Communicator&)> make);
+Result<void> start_communicator(Process& process,
+                                Communicator** slot,
+                                const CommConfig& config,
+                                std::function<Result<void>(Communicator&)> make);
 
 /// Makes `made` ready from its end of the control plane (of the ranks that `exchange` spans).
 /// `started`: when the user's call began, for the log. Ends early when `*give_up` is set.
@@ -37,6 +37,6 @@ inline const std::atomic<bool>* give_up_of(const Communicator& made, const Commu
 void note_maker(Process& process, CommConfig* config);
 
 /// Runs `job` now, or at the end of the calling thread's group.
-Result<void> run_life_job(LifeJob job);
+Result<void> run_lifecycle_job(LifecycleJob job);
 
 }  // namespace plexus

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// net-socket that does what it is told, for what the core says of plugins: it carries messages of
-// up to PLEXUS_TOLD_NET_BYTES, header included, and refuses to send or receive more; with
-// PLEXUS_TOLD_NET_PIECES=0 it takes no pieces. PLEXUS_TOLD_NET_FAULT:
+// net-socket that does what its environment says, for what the core says of plugins: it carries
+// messages of up to PLEXUS_SCRIPTED_NET_BYTES, header included, and refuses to send or receive
+// more; with PLEXUS_SCRIPTED_NET_PIECES=0 it takes no pieces. PLEXUS_SCRIPTED_NET_FAULT:
 //   isend, irecv, connect, accept   that entry answers PLEXUS_AGAIN for ever, the first two after
 //                                   some messages
 //   size                            test says that a receive has one byte more, after some
@@ -33,13 +33,13 @@ const plexus_plugin_t& wrapped() {
 const plexus_net_ops_t& inner() { return *wrapped().net; }
 
 uint64_t bytes_max() {
-  const char* const told = std::getenv("PLEXUS_TOLD_NET_BYTES");
-  return told == nullptr ? PLEXUS_NET_MESSAGE_BYTES_MAX : std::stoull(told);
+  const char* const setting = std::getenv("PLEXUS_SCRIPTED_NET_BYTES");
+  return setting == nullptr ? PLEXUS_NET_MESSAGE_BYTES_MAX : std::stoull(setting);
 }
 
 bool has_fault(std::string_view name) {
-  const char* const told = std::getenv("PLEXUS_TOLD_NET_FAULT");
-  return told != nullptr && name == told;
+  const char* const setting = std::getenv("PLEXUS_SCRIPTED_NET_FAULT");
+  return setting != nullptr && name == setting;
 }
 
 /// From the 20th use on.
@@ -57,7 +57,7 @@ int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) 
 
 int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_properties_t* p) {
   const int32_t code = inner().properties(context, device, p);
-  const char* const pieces = std::getenv("PLEXUS_TOLD_NET_PIECES");
+  const char* const pieces = std::getenv("PLEXUS_SCRIPTED_NET_PIECES");
   p->message_bytes_max = bytes_max();
   p->takes_pieces = pieces == nullptr ? p->takes_pieces : 0;
   return code;
@@ -177,7 +177,7 @@ extern "C" __attribute__((visibility("default"))) const plexus_plugin_t* plexus_
   static const plexus_net_ops_t kOps = make_ops();
   static const plexus_plugin_t kPlugin = [] {
     plexus_plugin_t plugin = wrapped();
-    plugin.name = "told";
+    plugin.name = "scripted";
     plugin.net = &kOps;
     return plugin;
   }();

@@ -2,7 +2,7 @@
 // What a tuner that learns (plexus_tuner.h: trials) finds out about one kind of call. Its answer is
 // a trial: it holds for some calls, after which it is told their time and asked again, until an
 // answer holds for good. Knows nothing of who makes the calls and measures them: a communicator
-// (core/launch/learning.hpp) or a simulator. Pure but for the tuner.
+// (core/launch/trial_runner.hpp) or a simulator. Pure but for the tuner.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace plexus {
 
-class Lesson {
+class TrialSeries {
  public:
   /// Asks for the next choice, with all trials so far. `input` describes the next call.
   Result<void> ask(ChoiceInput input, const AlgorithmFilter& filter, Tuner* tuner);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/conformance/board.hpp"
+#include "tools/conformance/status_page.hpp"
 
 #include <algorithm>
 #include <new>
@@ -43,25 +43,27 @@ const char* place_name(Place place) {
   return index < kPlaces ? kNames[index] : "an unknown call";
 }
 
-void BoardText::set(std::string_view text) noexcept {
+void StatusText::set(std::string_view text) noexcept {
   const size_t size = std::min(text.size(), kBytes - 1);
   std::copy_n(text.begin(), size, bytes_.begin());
   bytes_[size] = '\0';
 }
 
-std::string BoardText::get() const {
+std::string StatusText::get() const {
   return {bytes_.begin(), std::find(bytes_.begin(), bytes_.end(), '\0')};
 }
 
-void UnmapBoard::operator()(Board* board) const noexcept { ::munmap(board, sizeof(Board)); }
+void UnmapStatusPage::operator()(StatusPage* page) const noexcept {
+  ::munmap(page, sizeof(StatusPage));
+}
 
-Result<SharedBoard> make_board() {
-  void* const page =
-      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+Result<SharedStatusPage> make_status_page() {
+  void* const page = ::mmap(nullptr, sizeof(StatusPage), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) {
-    return fail(Code::kSystemError, "cannot map {} shared bytes for a check", sizeof(Board));
+    return fail(Code::kSystemError, "cannot map {} shared bytes for a check", sizeof(StatusPage));
   }
-  return SharedBoard(new (page) Board);
+  return SharedStatusPage(new (page) StatusPage);
 }
 
 }  // namespace plexus::conformance

@@ -54,7 +54,7 @@ inline constexpr uint32_t kPlaces = static_cast<uint32_t>(Place::kExit) + 1;
 /// "isend", "waiting for the other process".
 [[nodiscard]] const char* place_name(Place place);
 
-enum class SeatState : uint32_t {
+enum class ProcessState : uint32_t {
   kRunning,
   kPassed,
   kFailed,
@@ -64,7 +64,7 @@ enum class SeatState : uint32_t {
 };
 
 /// A text that a dying process leaves.
-class BoardText {
+class StatusText {
  public:
   void set(std::string_view text) noexcept;
   [[nodiscard]] std::string get() const;
@@ -75,24 +75,24 @@ class BoardText {
 };
 
 /// The state of one process. Written by it, read by the kit after its end.
-struct Seat {
+struct ProcessStatus {
   std::atomic<int32_t> pid{0};
-  std::atomic<SeatState> state{SeatState::kRunning};
+  std::atomic<ProcessState> state{ProcessState::kRunning};
   std::atomic<Place> place{Place::kKit};
-  BoardText text;                      // result of the check
+  StatusText text;                     // result of the check
   std::atomic<bool> is_broken{false};  // a rule for every call was broken; `broken` describes it
   std::atomic<bool> has_broken_text{false};
-  BoardText broken;
+  StatusText broken;
 };
 
-struct Board {
-  std::array<Seat, 2> seats;
+struct StatusPage {
+  std::array<ProcessStatus, 2> statuses;
 };
 
-struct UnmapBoard {
-  void operator()(Board* board) const noexcept;
+struct UnmapStatusPage {
+  void operator()(StatusPage* page) const noexcept;
 };
-using SharedBoard = std::unique_ptr<Board, UnmapBoard>;
-[[nodiscard]] Result<SharedBoard> make_board();
+using SharedStatusPage = std::unique_ptr<StatusPage, UnmapStatusPage>;
+[[nodiscard]] Result<SharedStatusPage> make_status_page();
 
 }  // namespace plexus::conformance

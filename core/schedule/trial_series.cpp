@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/schedule/lesson.hpp"
+#include "core/schedule/trial_series.hpp"
 
 #include <utility>
 
 namespace plexus {
 
-Result<void> Lesson::ask(ChoiceInput input, const AlgorithmFilter& filter, Tuner* tuner) {
+Result<void> TrialSeries::ask(ChoiceInput input, const AlgorithmFilter& filter, Tuner* tuner) {
   input.trials = trials_;
   PLEXUS_TRY(decision, decide(input, filter, tuner));
   const Candidate& chosen = decision.candidates[decision.chosen];
@@ -16,7 +16,7 @@ Result<void> Lesson::ask(ChoiceInput input, const AlgorithmFilter& filter, Tuner
   return ok();
 }
 
-void Lesson::end_trial(int64_t time_ns) {
+void TrialSeries::end_trial(int64_t time_ns) {
   trials_.push_back({.choice = choice_,
                      .calls = std::exchange(trial_calls_, 0),
                      .time_ns = time_ns < 0 ? -1 : time_ns});

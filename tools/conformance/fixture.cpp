@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/conformance/stand.hpp"
+#include "tools/conformance/fixture.hpp"
 
 #include <csignal>
 #include <cstdlib>
@@ -18,17 +18,17 @@ using Clock = std::chrono::steady_clock;
 
 int Subject::nccl_version() const { return abi.starts_with('v') ? std::atoi(abi.c_str() + 1) : 0; }
 
-Stand::Stand(Options options, Seat& seat)
+Fixture::Fixture(Options options, ProcessStatus& status)
     : options_(std::move(options)),
-      seat_(&seat),
-      monitor_(seat),
+      status_(&status),
+      monitor_(status),
       trace_(options_.subject.trace, options_.role) {
-  options_.channel.attach(seat, options_.peer, bound(kWait), trace_);
+  options_.channel.attach(status, options_.peer, bound(kWait), trace_);
 }
 
-Result<void> Stand::wait_until(const std::function<std::string()>& what,
-                               const std::function<Result<bool>()>& step,
-                               milliseconds limit) {
+Result<void> Fixture::wait_until(const std::function<std::string()>& what,
+                                 const std::function<Result<bool>()>& step,
+                                 milliseconds limit) {
   FairDeadline deadline(bound(limit));
   const Pause pause;
   while (true) {
@@ -43,7 +43,7 @@ Result<void> Stand::wait_until(const std::function<std::string()>& what,
   }
 }
 
-Result<void> Stand::repeat_for(milliseconds time, const std::function<Result<void>()>& step) {
+Result<void> Fixture::repeat_for(milliseconds time, const std::function<Result<void>()>& step) {
   const auto end = Clock::now() + time;
   const Pause pause;
   while (true) {  // at least once: on a busy machine the time may pass before the first step
@@ -55,8 +55,8 @@ Result<void> Stand::repeat_for(milliseconds time, const std::function<Result<voi
   }
 }
 
-void Stand::die() {
-  seat_->state = SeatState::kDiedOnPurpose;
+void Fixture::die() {
+  status_->state = ProcessState::kDiedOnPurpose;
   ::kill(::getpid(), SIGKILL);
   ::_exit(1);  // not reached
 }

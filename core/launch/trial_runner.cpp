@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/launch/learning.hpp"
+#include "core/launch/trial_runner.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -17,7 +17,7 @@ constexpr size_t kKindsMax = 1024;
 }  // namespace
 
 /// One call of a trial; tells the profiler what it would have heard.
-class Course::Watch final : public ExecutionWatch {
+class OngoingTrial::Watch final : public ExecutionWatch {
  public:
   /// What it is in the trial: the one that connects or the one after it, whose buffers are new to
   /// the caches; one that counts; the one that carries the agreement.
@@ -66,20 +66,22 @@ class Course::Watch final : public ExecutionWatch {
   Clock::time_point began_{};
 };
 
-Result<void> Course::ask(const ChoiceInput& input, const PlanContext& context, uint64_t number) {
+Result<void> OngoingTrial::ask(const ChoiceInput& input,
+                               const PlanContext& context,
+                               uint64_t number) {
   if (is_over()) {
     // 0: no call had ended on any rank.
-    lesson_.end_trial(times_->agreed_ns > 0 ? times_->agreed_ns : -1);
+    series_.end_trial(times_->agreed_ns > 0 ? times_->agreed_ns : -1);
   }
-  PLEXUS_TRY(lesson_.ask(input, *context.filter, context.tuner));
-  const bool is_trial = lesson_.trial_calls() > 0;
+  PLEXUS_TRY(series_.ask(input, *context.filter, context.tuner));
+  const bool is_trial = series_.trial_calls() > 0;
   number_ = is_trial ? number : 0;
   made_ = 0;
   times_ = is_trial ? std::make_shared<Times>() : nullptr;
   return ok();
 }
 
-std::vector<Task> Course::tasks_for(std::span<const Task> tasks) {
+std::vector<Task> OngoingTrial::tasks_for(std::span<const Task> tasks) {
   std::vector<Task> all(tasks.begin(), tasks.end());
   if (is_last()) {
     PLEXUS_DCHECK(times_ != nullptr, number_);
@@ -100,9 +102,9 @@ std::vector<Task> Course::tasks_for(std::span<const Task> tasks) {
   return all;
 }
 
-void Course::note_call(Execution& execution) {
-  PLEXUS_DCHECK(times_ != nullptr && made_ < lesson_.trial_calls(), made_, lesson_.trial_calls());
-  const uint32_t warm_up = lesson_.trial_calls() > PLEXUS_TRIAL_CALLS_MIN ? 2 : 1;
+void OngoingTrial::note_call(Execution& execution) {
+  PLEXUS_DCHECK(times_ != nullptr && made_ < series_.trial_calls(), made_, series_.trial_calls());
+  const uint32_t warm_up = series_.trial_calls() > PLEXUS_TRIAL_CALLS_MIN ? 2 : 1;
   const Watch::Part part = made_ < warm_up ? Watch::Part::kWarmsUp
                            : is_last()     ? Watch::Part::kAgrees
                                            : Watch::Part::kIsMeasured;
@@ -110,8 +112,8 @@ void Course::note_call(Execution& execution) {
   ++made_;
 }
 
-Result<Learning::Answer> Learning::find(std::span<const Task> tasks,
-                                        const std::function<void()>& wait) {
+Result<TrialRunner::Answer> TrialRunner::find(std::span<const Task> tasks,
+                                              const std::function<void()>& wait) {
   const auto is_collective = [](const Task& task) {
     return !is_point_to_point(task.shape.collective);
   };
@@ -127,37 +129,37 @@ Result<Learning::Answer> Learning::find(std::span<const Task> tasks,
                             ? static_cast<uint64_t>(std::bit_width(input.size_bytes))
                             : input.size_bytes;
   const Kind kind{input.collective, size, input.type, input.kind, input.root};
-  const auto known = courses_.find(kind);
-  if (known == courses_.end()) {
+  const auto known = trials_.find(kind);
+  if (known == trials_.end()) {
     return begin(kind, input);
   }
   if (!known->second.has_value()) {
     return Answer{};
   }
-  Course& course = *known->second;
-  if (course.is_over()) {
+  OngoingTrial& trial = *known->second;
+  if (trial.is_over()) {
     wait();
-    PLEXUS_TRY(course.ask(input, context_, ntrials_ + 1));
-    ntrials_ += course.number_ == 0 ? 0 : 1;
+    PLEXUS_TRY(trial.ask(input, context_, ntrials_ + 1));
+    ntrials_ += trial.number_ == 0 ? 0 : 1;
   }
-  return Answer{.made = course.made_choice(), .course = course.number_ == 0 ? nullptr : &course};
+  return Answer{.made = trial.made_choice(), .trial = trial.number_ == 0 ? nullptr : &trial};
 }
 
 /// What the first answer decides, which all ranks ask for in the same call, holds for the kind:
 /// they need not have the same plans in their caches later.
-Result<Learning::Answer> Learning::begin(const Kind& kind, const ChoiceInput& input) {
-  Course course;
-  PLEXUS_TRY(course.ask(input, context_, ntrials_ + 1));
-  const bool has_room = courses_.size() < kKindsMax;
-  if (course.number_ == 0 || !has_room) {
-    if (has_room) {
-      courses_.emplace(kind, std::nullopt);
+Result<TrialRunner::Answer> TrialRunner::begin(const Kind& kind, const ChoiceInput& input) {
+  OngoingTrial trial;
+  PLEXUS_TRY(trial.ask(input, context_, ntrials_ + 1));
+  const bool has_capacity = trials_.size() < kKindsMax;
+  if (trial.number_ == 0 || !has_capacity) {
+    if (has_capacity) {
+      trials_.emplace(kind, std::nullopt);
     }
-    return Answer{.made = MadeChoice{course.lesson_.choice(), 0}};
+    return Answer{.made = MadeChoice{trial.series_.choice(), 0}};
   }
   ++ntrials_;
-  Course& kept = *courses_.emplace(kind, std::move(course)).first->second;
-  return Answer{.made = kept.made_choice(), .course = &kept};
+  OngoingTrial& kept = *trials_.emplace(kind, std::move(trial)).first->second;
+  return Answer{.made = kept.made_choice(), .trial = &kept};
 }
 
 }  // namespace plexus

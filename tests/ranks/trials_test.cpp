@@ -16,16 +16,16 @@ using testing_job::Job;
 
 constexpr int kRanks = 3;
 constexpr size_t kCount = 1000;
-constexpr int kTrials = 4;      // of wild-learning
+constexpr int kTrials = 4;      // of wild-trials
 constexpr int kTrialCalls = 3;  // the shortest that there are
 
-class LearningTest : public testing::Test {
+class TrialsTest : public testing::Test {
  protected:
-  LearningTest() {
+  TrialsTest() {
     const std::string folder = std::getenv("PLEXUS_TEST_EXAMPLE_DIR");
-    setenv("NCCL_TUNER_PLUGIN", (folder + "/libplexus-tuner-wild-learning.so").c_str(), 1);
+    setenv("NCCL_TUNER_PLUGIN", (folder + "/libplexus-tuner-wild-trials.so").c_str(), 1);
   }
-  ~LearningTest() override { unsetenv("NCCL_TUNER_PLUGIN"); }
+  ~TrialsTest() override { unsetenv("NCCL_TUNER_PLUGIN"); }
 
   ncclResult_t sum(int rank,
                    ncclComm_t comm,
@@ -72,7 +72,7 @@ class LearningTest : public testing::Test {
   std::array<std::vector<float>, kRanks> data_;
 };
 
-TEST_F(LearningTest, TriesInTurnAndThenKeepsOneOfThem) {
+TEST_F(TrialsTest, TriesInTurnAndThenKeepsOneOfThem) {
   Job job(kRanks);
   const auto make = [&] {
     job.run_in_group([&](int rank, ncclComm_t comm) { return sum(rank, comm); });
@@ -88,7 +88,7 @@ TEST_F(LearningTest, TriesInTurnAndThenKeepsOneOfThem) {
   }
 }
 
-TEST_F(LearningTest, SizesWithTheSameHighestBitAreAlikeAndOthersAreNot) {
+TEST_F(TrialsTest, SizesWithTheSameHighestBitAreAlikeAndOthersAreNot) {
   Job job(kRanks);
   const auto make = [&](size_t count) {
     job.run_in_group([&](int rank, ncclComm_t comm) { return sum(rank, comm, count); });
@@ -103,7 +103,7 @@ TEST_F(LearningTest, SizesWithTheSameHighestBitAreAlikeAndOthersAreNot) {
 
 /// A rank that calls alone, one with a group of its own around the call and a message, one on a
 /// stream: they count alike, and none waits for what comes later.
-TEST_F(LearningTest, RanksMayMakeTheCallsInDifferentWays) {
+TEST_F(TrialsTest, RanksMayMakeTheCallsInDifferentWays) {
   Job job(kRanks);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
@@ -133,7 +133,7 @@ TEST_F(LearningTest, RanksMayMakeTheCallsInDifferentWays) {
 }
 
 /// All that is on a stream at once: the next trial begins when the last has ended.
-TEST_F(LearningTest, CallsOnAStreamAreLearnedFrom) {
+TEST_F(TrialsTest, CallsOnAStreamAreLearnedFrom) {
   Job job(kRanks);
   const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
     cudaStream_t stream = nullptr;
@@ -154,7 +154,7 @@ TEST_F(LearningTest, CallsOnAStreamAreLearnedFrom) {
 }
 
 /// A group of several collectives is planned as a whole: its answers hold for good.
-TEST_F(LearningTest, NothingIsTriedInGroupsOfSeveralCollectives) {
+TEST_F(TrialsTest, NothingIsTriedInGroupsOfSeveralCollectives) {
   Job job(kRanks);
   std::set<std::string> choices;
   for (int call = 0; call < 2 * kTrialCalls; ++call) {
@@ -167,7 +167,7 @@ TEST_F(LearningTest, NothingIsTriedInGroupsOfSeveralCollectives) {
   EXPECT_EQ(choices.size(), 1U);
 }
 
-TEST_F(LearningTest, SettingsThatLeaveOneAlgorithmStand) {
+TEST_F(TrialsTest, SettingsThatLeaveOneAlgorithmStand) {
   setenv("NCCL_ALGO", "allreduce:ring", 1);
   setenv("NCCL_PROTO", "Simple", 1);
   Job job(kRanks);

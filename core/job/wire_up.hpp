@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A unique id for the ranks of a job that a launcher started, without anything else to pass it on:
-// by what the launcher offers (PMI, PMIx), else by an address that all ranks derive from its
-// variables. plexusGetUniqueIdFromEnvironment.
+// Wire-up of a job: a unique id for the ranks that a launcher started, without anything else to
+// pass it on: by what the launcher offers (PMI, PMIx), else by an address that all ranks derive
+// from its variables. plexusGetUniqueIdFromEnvironment.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace plexus {
 
-struct Meeting {
+struct WireUp {
   UniqueId id;
   int rank = 0;
   int nranks = 0;
@@ -22,6 +22,6 @@ struct Meeting {
 /// All ranks of the job call it, once. Blocks until rank 0 has come where the launcher passes the
 /// id on, at most for PLEXUS_BOOTSTRAP_TIMEOUT. kInvalidUsage: no launcher has started this
 /// process.
-[[nodiscard]] Result<Meeting> meet(const Config& config, const LaunchVariables& variables);
+[[nodiscard]] Result<WireUp> wire_up(const Config& config, const LaunchVariables& variables);
 
 }  // namespace plexus

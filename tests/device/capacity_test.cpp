@@ -9,7 +9,7 @@
 namespace plexus::testing_device {
 namespace {
 
-class Room : public testing::Test {
+class DeviceCapacity : public testing::Test {
  protected:
   void SetUp() override {
     if (!machine().is_software()) {
@@ -79,7 +79,7 @@ class AllToAll {
   std::vector<Buffer<int32_t>> received_;  // likewise
 };
 
-TEST_F(Room, ADeviceThatRunsNoKernelFailsInitAlsoWithAuto) {
+TEST_F(DeviceCapacity, ADeviceThatRunsNoKernelFailsInitAlsoWithAuto) {
   set_blocks(0);
   for (const char* const setting : {"auto", "cuda"}) {
     setenv("PLEXUS_DEVICE", setting, 1);
@@ -91,7 +91,7 @@ TEST_F(Room, ADeviceThatRunsNoKernelFailsInitAlsoWithAuto) {
   setenv("PLEXUS_DEVICE", "cuda", 1);
 }
 
-TEST_F(Room, SixtyFourRanksSendToAllOnAFewBlocks) {
+TEST_F(DeviceCapacity, SixtyFourRanksSendToAllOnAFewBlocks) {
   set_blocks(6);
   Job job(std::vector<int>(64, 0));
   const AllToAll all(job);
@@ -102,7 +102,7 @@ TEST_F(Room, SixtyFourRanksSendToAllOnAFewBlocks) {
   EXPECT_EQ(blocks_most(), 6U);
 }
 
-TEST_F(Room, OneBlockServesAllMessagesOfManySlots) {
+TEST_F(DeviceCapacity, OneBlockServesAllMessagesOfManySlots) {
   set_blocks(1);
   Job job({0, 0, 0});
   constexpr size_t kCount = 1'500'000;  // more than the slots of a connection hold
@@ -129,7 +129,7 @@ TEST_F(Room, OneBlockServesAllMessagesOfManySlots) {
   EXPECT_EQ(blocks_most(), 1U);
 }
 
-TEST_F(Room, RanksThatLaunchForThemselvesLeaveRoomForEachOther) {
+TEST_F(DeviceCapacity, RanksThatLaunchForThemselvesLeaveRoomForEachOther) {
   set_blocks(16);
   Job job(std::vector<int>(8, 0));
   const AllToAll all(job);
@@ -144,7 +144,7 @@ TEST_F(Room, RanksThatLaunchForThemselvesLeaveRoomForEachOther) {
   EXPECT_EQ(blocks_most(), 2U);  // an eighth
 }
 
-TEST_F(Room, MessagesMakeRoomForCollectivesOfTheGroup) {
+TEST_F(DeviceCapacity, MessagesMakeRoomForCollectivesOfTheGroup) {
   set_blocks(16);
   Job job({0, 0, 0, 0});
   const AllToAll all(job);
@@ -164,7 +164,7 @@ TEST_F(Room, MessagesMakeRoomForCollectivesOfTheGroup) {
   EXPECT_EQ(blocks_most(), 16U);
 }
 
-TEST_F(Room, AnAbortEndsTheMessagesOfItsRankOnly) {
+TEST_F(DeviceCapacity, AnAbortEndsTheMessagesOfItsRankOnly) {
   if (machine().waits_in_launch()) {
     GTEST_SKIP() << kWaitsInLaunch;
   }
@@ -197,7 +197,7 @@ ncclResult_t sum_of_twenty(Job& job, const std::vector<Buffer<int32_t>>& data) {
   return ncclGroupEnd();
 }
 
-TEST_F(Room, RingsOfManyRanksShareABlockToo) {
+TEST_F(DeviceCapacity, RingsOfManyRanksShareABlockToo) {
   const Setting algorithm("NCCL_ALGO", "ring");
   const Setting protocol("NCCL_PROTO", "Simple");
   set_blocks(2);
@@ -215,7 +215,7 @@ TEST_F(Room, RingsOfManyRanksShareABlockToo) {
   EXPECT_EQ(blocks_most(), 2U);
 }
 
-TEST_F(Room, CollectivesThatDoNotFitAreRefusedInOneSentence) {
+TEST_F(DeviceCapacity, CollectivesThatDoNotFitAreRefusedInOneSentence) {
   const Setting algorithm("NCCL_ALGO", "tree");  // its lanes wait for each other
   set_blocks(8);
   std::vector<Buffer<int32_t>> data;

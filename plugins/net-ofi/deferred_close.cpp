@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugins/net-ofi/parking.hpp"
+#include "plugins/net-ofi/deferred_close.hpp"
 
 #include <map>
 #include <memory>
@@ -10,13 +10,13 @@
 namespace plexus::net_ofi {
 namespace {
 
-struct Parking {
-  Parking() = default;
-  Parking(const Parking&) = delete;
-  Parking& operator=(const Parking&) = delete;
+struct DeferredEndpoints {
+  DeferredEndpoints() = default;
+  DeferredEndpoints(const DeferredEndpoints&) = delete;
+  DeferredEndpoints& operator=(const DeferredEndpoints&) = delete;
   /// When a child made by fork exits, it leaves the endpoints to its parent, because closing one
   /// sends to its peer.
-  ~Parking() {
+  ~DeferredEndpoints() {
     if (::getpid() != process) {
       static_cast<void>(new auto(std::move(endpoints)));  // NOLINT(*-owning-memory): never freed
     }
@@ -27,16 +27,16 @@ struct Parking {
   std::map<AddressBytes, std::weak_ptr<ListenEnd>> listeners;
 };
 
-Parking& parking() {
-  static Parking places;
-  return places;
+DeferredEndpoints& deferred_endpoints() {
+  static DeferredEndpoints deferred;
+  return deferred;
 }
 
 /// Under the lock, so that nobody finds an endpoint that is half closed.
 void close_listen_end(ListenEnd* end) {
-  Parking& places = parking();
-  const std::scoped_lock lock(places.mutex);
-  places.listeners.erase(end->address);
+  DeferredEndpoints& deferred = deferred_endpoints();
+  const std::scoped_lock lock(deferred.mutex);
+  deferred.listeners.erase(end->address);
   const std::unique_ptr<ListenEnd> closed(end);
 }
 
@@ -47,18 +47,18 @@ Result<std::shared_ptr<ListenEnd>> share_listen_end(Endpoint endpoint) {
   PLEXUS_TRY(endpoint.read_address(address));
   const std::shared_ptr<ListenEnd> end(
       std::make_unique<ListenEnd>(std::move(endpoint), address).release(), close_listen_end);
-  Parking& places = parking();
-  const std::scoped_lock lock(places.mutex);
-  places.listeners[address] = end;
+  DeferredEndpoints& deferred = deferred_endpoints();
+  const std::scoped_lock lock(deferred.mutex);
+  deferred.listeners[address] = end;
   return end;
 }
 
 Result<std::shared_ptr<ListenEnd>> find_listen_end(const AddressBytes& address) {
-  Parking& places = parking();
+  DeferredEndpoints& deferred = deferred_endpoints();
   std::shared_ptr<ListenEnd> end;  // outlives the lock, which its deleter takes
-  const std::scoped_lock lock(places.mutex);
-  const auto known = places.listeners.find(address);
-  if (known == places.listeners.end()) {
+  const std::scoped_lock lock(deferred.mutex);
+  const auto known = deferred.listeners.find(address);
+  if (known == deferred.listeners.end()) {
     return end;
   }
   end = known->second.lock();
@@ -68,15 +68,15 @@ Result<std::shared_ptr<ListenEnd>> find_listen_end(const AddressBytes& address) 
   return end;
 }
 
-void park(uint32_t connection,
-          std::vector<Endpoint> endpoints,
-          const std::shared_ptr<ListenEnd>& greeted) {
-  Parking& places = parking();
-  const std::scoped_lock lock(places.mutex);
-  const auto peer = places.endpoints.find(connection);
-  if (peer == places.endpoints.end()) {
+void close_with_peer(uint32_t connection,
+                     std::vector<Endpoint> endpoints,
+                     const std::shared_ptr<ListenEnd>& greeted) {
+  DeferredEndpoints& deferred = deferred_endpoints();
+  const std::scoped_lock lock(deferred.mutex);
+  const auto peer = deferred.endpoints.find(connection);
+  if (peer == deferred.endpoints.end()) {
     if (greeted == nullptr || !greeted->has_ended.load()) {
-      places.endpoints.emplace(connection, std::move(endpoints));
+      deferred.endpoints.emplace(connection, std::move(endpoints));
       return;
     }
     greeted->endpoint.drop_unexpected();
@@ -88,7 +88,7 @@ void park(uint32_t connection,
       endpoint.drop_unexpected();
     }
   }
-  places.endpoints.erase(peer);
+  deferred.endpoints.erase(peer);
 }
 
 }  // namespace plexus::net_ofi

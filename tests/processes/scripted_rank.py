@@ -48,13 +48,13 @@ class Calls:
         self.comms = {}
 
     def make_id(self):
-        told = UniqueId()
-        return self.library.ncclGetUniqueId(ctypes.byref(told)), bytes(told).hex()
+        unique_id = UniqueId()
+        return self.library.ncclGetUniqueId(ctypes.byref(unique_id)), bytes(unique_id).hex()
 
-    def init(self, name, told, nranks, rank):
+    def init(self, name, unique_id, nranks, rank):
         self.comms[name] = ctypes.c_void_p()
-        told = UniqueId.from_buffer_copy(bytes.fromhex(told))
-        return self.library.ncclCommInitRank(ctypes.byref(self.comms[name]), int(nranks), told, int(rank)), None
+        unique_id = UniqueId.from_buffer_copy(bytes.fromhex(unique_id))
+        return self.library.ncclCommInitRank(ctypes.byref(self.comms[name]), int(nranks), unique_id, int(rank)), None
 
     def steps(self, name, count, late):
         for _ in range(int(count)):
