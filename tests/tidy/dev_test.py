@@ -27,6 +27,8 @@ class DevCase(TreeCase):
             (self.root / folder).mkdir(parents=True)
         for name in ("dev", ".clang-format"):
             shutil.copy(SOURCE / name, self.root)
+        (self.root / "tests/tidy").mkdir(parents=True)
+        shutil.copy(SOURCE / "tests/tidy/check_commit_message.py", self.root / "tests/tidy")
         for rule in ("layers", "sizes", "words", "listed"):  # these have tests of their own
             self.write(f"tests/tidy/check_{rule}.py", "import pathlib, sys\nsys.exit(pathlib.Path('broken').exists())\n")
 
@@ -39,10 +41,10 @@ class DevCase(TreeCase):
     def git(self, *words):
         return self.run_in("git", "-c", "user.name=n", "-c", "user.email=e@x", *words)
 
-    def commit(self, text):
+    def commit(self, text, message="core: add a"):
         self.write("core/base/a.cpp", text)
         self.git("add", "core")
-        return self.git("commit", "-q", "-m", "core: add a")
+        return self.git("commit", "-q", "-m", message, "-m", "Why, and how it was checked.")
 
 
 class HookTest(DevCase):
@@ -52,10 +54,23 @@ class HookTest(DevCase):
         self.assertEqual(0, self.commit(BAD).returncode)
 
     def test_a_hook_of_somebody_else_stays(self):
-        hook = self.write(".git/hooks/pre-commit", "#!/bin/sh\n")
-        self.assertNotEqual(0, self.run_in("./dev", "hook").returncode)
-        self.assertNotEqual(0, self.run_in("./dev", "hook", "--remove").returncode)
-        self.assertEqual("#!/bin/sh\n", hook.read_text())
+        for name, other in (("pre-commit", "commit-msg"), ("commit-msg", "pre-commit")):
+            hook = self.write(f".git/hooks/{name}", "#!/bin/sh\n")
+            self.assertNotEqual(0, self.run_in("./dev", "hook").returncode)
+            self.assertNotEqual(0, self.run_in("./dev", "hook", "--remove").returncode)
+            self.assertEqual("#!/bin/sh\n", hook.read_text())
+            self.assertFalse((self.root / ".git/hooks" / other).exists())
+            hook.unlink()
+
+    def test_a_message_without_an_area_or_a_body_is_refused_with_the_reason(self):
+        self.run_in("./dev", "hook")
+        message = self.write("message", "add a\n")
+        refused = self.run_in(".git/hooks/commit-msg", str(message))
+        self.assertNotEqual(0, refused.returncode)
+        self.assertIn("names no area", refused.stderr)
+        self.assertIn("no body", refused.stderr)
+        message.write_text("core: add a\n\nBecause.\n", encoding="utf-8")
+        self.assertEqual(0, self.run_in(".git/hooks/commit-msg", str(message)).returncode)
 
     @unittest.skipIf(shutil.which("clang-format"), "clang-format is installed")
     def test_without_clang_format_a_commit_is_refused_with_the_reason(self):
@@ -73,6 +88,7 @@ class FormatTest(DevCase):
         refused = self.commit(BAD)
         self.assertNotEqual(0, refused.returncode)
         self.assertIn("core/base/a.cpp", refused.stderr)
+        self.assertNotEqual(0, self.commit(GOOD, "add a").returncode)
         self.assertEqual(0, self.commit(GOOD).returncode)
 
     def test_what_is_staged_counts_and_not_the_file(self):
