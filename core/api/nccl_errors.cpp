@@ -66,7 +66,7 @@ PLEXUS_PUBLIC(const char*, ncclGetErrorString, (ncclResult_t result)) {
   }
 }
 
-/// Of a communicator that has failed: why. Else the last error of the process, as in NCCL.
+/// Says why a communicator has failed; else gives the last error of the process, as NCCL does.
 PLEXUS_PUBLIC(const char*, ncclGetLastError, (ncclComm_t comm)) {
   return plexus::has_failed(comm) ? plexus::failure_text(comm) : plexus::last_error_text();
 }

@@ -20,7 +20,7 @@ struct KindText {
   const char* readers;  // nullptr: nothing here reads it
 };
 
-/// By FileKind.
+/// Indexed by FileKind.
 constexpr std::array kKindTexts = {
     KindText{"NCCL's XML of a topology (<system>)", "NCCL_TOPO_FILE and `plexus topo`"},
     KindText{"NCCL's XML of channels (<graphs>)", "NCCL_GRAPH_FILE and --graph"},
@@ -88,7 +88,7 @@ FileKind find_json_kind(std::string_view text) {
                                                                           : FileKind::kUnknown;
 }
 
-/// By the first line that is more than a comment.
+/// Decides by the first line that is more than a comment.
 FileKind find_line_kind(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, FileKind>, 7> kWords = {
       {{"switchname", FileKind::kSlurm},

@@ -176,7 +176,7 @@ class IntroducerServer {
   Introducer introducer_;
   Deadline deadline_;
   bool gave_up_ = false;
-  // Of several unique ids, if this is not the first one:
+  // Set if there are several unique ids and this is not the first one.
   std::optional<Relay> relay_;
   uint64_t world_ = 0;                 // group of all ranks
   LinkSet::Link first_ = 0;            // connection to the first one's introducer

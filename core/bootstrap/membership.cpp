@@ -232,7 +232,7 @@ void Membership::lose(uint32_t process, ProcessLoss how, std::string_view why) {
     return;
   }
   if (how == ProcessLoss::kBroken || children_.count(process) != 0) {
-    // Of a connection that is lost, either end may be the culprit, so the text names both. A child
+    // Either end of a lost connection may be the culprit, so the text names both. A child
     // that refuses one may have left in order, and told a parent that has died since.
     const uint32_t mine = *state_.ranks.begin();
     broadcast({.kind = FailureNotice::Kind::kDeath,

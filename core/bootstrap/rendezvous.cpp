@@ -127,7 +127,7 @@ Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Pa
   }
 }
 
-/// Of an id whose listener is rank 0, in rank 0.
+/// Listens, in rank 0, for an id whose listener is rank 0.
 Result<Socket> listen_as_rank_zero(const UniqueId& id) {
   if (id.listener == UniqueId::Listener::kRankZero) {
     return Socket::listen(id.address, 0, 0);

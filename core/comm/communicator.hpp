@@ -134,7 +134,7 @@ class Communicator final : public RankState, private DeviceWatch::Subject {
   /// Tells the other ranks that this one makes no further calls. Comes last before its end.
   void announce_departure(Departure how);
 
-  /// Of a rank on the host.
+  /// Only for a rank on the host.
   [[nodiscard]] HostPointers& host_pointers() noexcept { return host_pointers_; }
   [[nodiscard]] UserReductions& user_reductions() noexcept { return user_reductions_; }
   [[nodiscard]] Registrations& registrations() noexcept { return registrations_; }

@@ -193,7 +193,7 @@ Result<void> run_now(std::span<const Task> tasks) {
   return run_sorted(sorted);
 }
 
-/// Of calls on a stream whose work a graph takes down, the graph makes them each time it is
+/// Calls on a stream whose work a graph takes down are made by the graph each time it is
 /// launched.
 Result<void> run_tasks(std::span<const Task> tasks) {
   const auto rest = take_down(tasks, run_now);

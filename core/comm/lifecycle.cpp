@@ -152,7 +152,7 @@ bool is_finalized(const Communicator& comm) noexcept {
   return comm.finalized.load(std::memory_order_relaxed);
 }
 
-/// Of one that is ready.
+/// Requires that `comm` is ready.
 bool is_suspended(Communicator& comm) noexcept { return comm.runner().is_released(); }
 
 }  // namespace

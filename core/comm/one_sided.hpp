@@ -72,7 +72,7 @@ class OneSided {
 
   [[nodiscard]] uint32_t contexts() const noexcept { return options_.contexts; }
   [[nodiscard]] uint32_t signals() const noexcept { return options_.signals; }
-  /// Of the counters of signals.
+  /// Memory of the signal counters.
   [[nodiscard]] size_t held_bytes() const noexcept {
     return has_signals() ? signals_.mapped_bytes() : 0;
   }
@@ -115,7 +115,7 @@ class OneSided {
   [[nodiscard]] size_t counter_index(int source, uint32_t context, uint32_t signal) const;
   /// nullptr: the peer has not answered yet; asks it.
   Result<const one_sided::WindowInfo*> find_info(int peer, one_sided::WindowNumber window);
-  /// Of the peer's memory here; nullptr: it is not mapped.
+  /// Where the peer's memory is mapped here; nullptr: it is not.
   std::byte* map_window(int peer, const one_sided::WindowInfo& info);
   std::atomic<uint64_t>* map_counter(int peer, const one_sided::WindowInfo& info, size_t index);
   Result<bool> put(const OneSidedCall& call, Progress& begun);

@@ -15,7 +15,7 @@ namespace plexus {
 
 class HostStream;
 
-/// Of one rank; checked. `stream`: nullptr: complete on return.
+/// One rank's task, checked. `stream` nullptr: complete on return.
 struct OneSidedTask {
   Communicator* comm = nullptr;
   HostStream* stream = nullptr;

@@ -30,7 +30,7 @@ class StreamOrder {
 
   void record(Name event, Name stream) { clocks_[event] = clock_of(stream); }
   void wait(Name stream, Name event) { merge(clocks_[stream], clock_of(event)); }
-  /// Of an event or a chain; a stream's is kept, since its address may come again.
+  /// Drops the clock of an event or a chain; a stream's is kept, since its address may come again.
   void forget(Name name) { clocks_.erase(name); }
   /// What comes before the next work on a stream, or was recorded; without what is over.
   [[nodiscard]] Clock clock_of(Name name) const;

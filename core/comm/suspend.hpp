@@ -12,7 +12,7 @@ namespace plexus {
 /// Collective; in a group done at its end. kInvalidUsage, on all ranks, when one of them cannot:
 /// nothing is given back then, and the communicator stays usable.
 Result<void> suspend(Communicator& comm);
-/// Of this rank alone: calls wait for ranks that have not resumed.
+/// Resumes this rank alone: calls wait for ranks that have not resumed.
 Result<void> resume(Communicator& comm);
 
 /// What one rank holds for messages now.

@@ -14,7 +14,7 @@ namespace plexus {
 /// Threads: one at a time, as the communicator's calls.
 class UserReductions {
  public:
-  /// Of a communicator that is not ready: there are no calls yet.
+  /// For a communicator that is not ready: there are no calls yet.
   UserReductions() = default;
   UserReductions(uint64_t group, int nranks) : group_(group), nranks_(nranks) {}
 

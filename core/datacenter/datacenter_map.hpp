@@ -27,7 +27,7 @@ struct DatacenterMap {
   /// Each is visited once if such a walk exists; otherwise the walk returns along the same links
   /// and has 2 * (datacenters - 1) visits.
   std::vector<int> visits;
-  /// By datacenter: the one above it in trees, -1 at their root (find_tree).
+  /// [datacenter]: the one above it in trees, -1 at their root (find_tree).
   std::vector<int> above;
 
   [[nodiscard]] size_t count() const { return names.size(); }

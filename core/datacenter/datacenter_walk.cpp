@@ -126,7 +126,7 @@ Neighbours span_tree(const Costs& cost, int count, int* unreached) {
   return joined;
 }
 
-/// By datacenter: the one above it in the tree with this root; -1 at the root.
+/// Returns, for each datacenter, the one above it in the tree with this root; -1 at the root.
 std::vector<int> hang_tree(const Neighbours& joined, int root) {
   std::vector<int> above(joined.size(), -1);
   std::vector<int> open = {root};

@@ -86,7 +86,7 @@ class CallRunner {
   }
   void restore() noexcept { is_released_ = false; }
   [[nodiscard]] bool is_released() const noexcept { return is_released_; }
-  /// Of what plans compute in.
+  /// Memory that plans compute in.
   [[nodiscard]] size_t held_bytes() const noexcept { return plans_.held_bytes(); }
   /// The one that find_plan() gave last.
   [[nodiscard]] Plan* newest_plan() const noexcept { return plans_.newest(); }

@@ -66,7 +66,7 @@ class DeviceRun final : public RemoteWork {
   std::atomic<bool> replaying_{false};  // the engine has it
   std::atomic<uint64_t> replays_begun_{0};
   std::atomic<uint64_t> replays_ended_{0};  // the stream is past the kernel
-  // Of the engine's thread: replays whose slots were moved, and those that it knows of.
+  // Owned by the engine's thread: replays whose slots were moved, and those that it knows of.
   uint64_t replays_served_ = 0;
   uint64_t calls_known_ = 0;
   std::atomic<bool> abandoned_{false};

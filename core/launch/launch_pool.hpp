@@ -41,7 +41,7 @@ class LaunchPool {
     size_t used_bytes = 0;      // of the last one
     size_t taken_bytes = 0;     // all pieces
     size_t reserved_bytes = 0;  // of the communicators that there are
-    // By size: those of launches, the oldest first; and those that graphs have given back.
+    // [size]: records of launches, the oldest first; and those that graphs have given back.
     std::map<size_t, std::deque<std::shared_ptr<LaunchRecord>>> records;
     std::map<size_t, std::vector<LaunchRecord>> spare;
   };

@@ -40,7 +40,7 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const noexcept;
   [[nodiscard]] size_t size() const noexcept { return size_bytes_; }
-  /// Of the mapping, with the page of the mark; 0: there is none.
+  /// Size of the mapping, with the page of the mark; 0: there is none.
   [[nodiscard]] size_t mapped_bytes() const noexcept;
   [[nodiscard]] uint64_t id() const noexcept { return id_; }
   /// The descriptor in this process; -1 when opened from a peer.

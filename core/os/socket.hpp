@@ -35,7 +35,7 @@ class SocketAddress {
   [[nodiscard]] const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   [[nodiscard]] socklen_t raw_size() const;
   [[nodiscard]] int family() const { return storage_.ss_family; }
-  /// Of a link-local IPv6 address: the number of the interface, on this host. Not packed.
+  /// The number of a link-local IPv6 address's interface, on this host. Not packed.
   [[nodiscard]] uint32_t scope() const;
   /// An address that came from another host: if it is link-local and has no scope, with that of
   /// `own`, an address of the interface over which this host communicates.

@@ -16,7 +16,7 @@ std::string make_ras_json(const RasJob& job, const std::string& timestamp);
 /// `self`: host and process id of this process.
 std::string make_ras_diagnostics(const RasJob& job, const std::string& self);
 
-/// Of a process, to clients that monitor.
+/// What clients that monitor are sent about a process.
 struct RasEvent {
   const char* name;  // PEER_NEW or PEER_DEAD
   std::string host;

@@ -73,7 +73,7 @@ class RasServer {
 
   StallWatch& watch_;
   std::once_flag once_;
-  // of the thread, once it runs
+  // used by the thread alone, once it runs
   std::vector<Socket> listeners_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::chrono::milliseconds time_{0};                      // for the answers of all processes

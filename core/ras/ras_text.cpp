@@ -15,7 +15,7 @@
 namespace plexus {
 namespace {
 
-// Of the ranks of a communicator the highest status is shown.
+// The highest status of a communicator's ranks is shown.
 enum Status { kNoComm, kInit, kRunning, kFinalize, kAbort };
 constexpr const char* kStatusNames[] = {"NOCOMM", "INIT", "RUNNING", "FINALIZE", "ABORT"};
 

@@ -23,7 +23,7 @@ struct CorePairs {
   std::optional<CorePair> near;  // share the last cache, and are not siblings of one core
   std::optional<CorePair> far;   // do not share it; of another package, if there is one
 };
-/// Of `cores`, by what the kernel says of them. Where it says nothing they are near.
+/// Chooses pairs of `cores` by what the kernel says of them. Where it says nothing they are near.
 CorePairs find_core_pairs(std::span<const int> cores, const std::string& sysfs = "/sys");
 
 /// An Error: there are no two cores, the kernel refuses something, or the machine is too busy for

@@ -34,7 +34,7 @@ constexpr bool uses_recv(const CallShape& shape, int rank) {
   }
 }
 
-/// Of a buffer that is used in a checked call.
+/// Size of a buffer that is used in a checked call.
 inline size_t send_size_bytes(const CallShape& shape, int nranks) {
   const bool is_for_each = shape.collective == Collective::kReduceScatter ||
                            shape.collective == Collective::kAllToAll ||

@@ -12,9 +12,9 @@ struct ChannelOrder {
   std::vector<int> ring;  // [nranks]
   // positions in `ring` at which the ranks of a host begin, ascending from 0
   std::vector<int> nodes;
-  // by position in `ring`: the datacenter, from 0; empty: one datacenter
+  // [position in `ring`]: the datacenter, from 0; empty: one datacenter
   std::vector<int> datacenters;
-  // by datacenter: the one above it in trees, -1 at the root; empty: the one before it
+  // [datacenter]: the one above it in trees, -1 at the root; empty: the one before it
   std::vector<int> above = {};
   friend bool operator==(const ChannelOrder&, const ChannelOrder&) = default;
 };

@@ -54,7 +54,7 @@ T* at(std::byte* base, size_t offset) {
   return reinterpret_cast<T*>(base + offset);
 }
 
-/// By peer of the program: whether a message to it may not go by address.
+/// [peer of the program]: whether a message to it may not go by address.
 std::vector<bool> list_slot_users(const Work& work, bool has_private_buffers) {
   std::vector<bool> users(work.program->peers.size(), has_private_buffers);
   for (const Lane& lane : work.program->lanes) {
@@ -120,7 +120,7 @@ Result<WorkPlaces> add_work(DeviceRank& rank,
   return places;
 }
 
-/// By peer of the program; empty: none reads our memory from another process.
+/// [peer of the program]; empty: none reads our memory from another process.
 std::vector<int> readers_of(const WorkQueue::Item& item) {
   std::vector<int> readers;
   bool any = false;

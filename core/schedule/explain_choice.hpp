@@ -11,7 +11,7 @@ namespace plexus {
 /// "all_reduce of 64 bytes on 4 ranks: tree LL, 1 channel, 3.1 us expected, by the tuner; next:
 /// ring LL 4.0 us; not possible: collnetdirect (there is no collnet plugin)".
 std::string explain_choice(const Decision& decision, const ChoiceInput& input);
-/// Of a choice that was made otherwise.
+/// Explains a choice that was made without a decision, by `by`.
 std::string explain_choice(const Choice& choice, const ChoiceInput& input, const char* by);
 
 }  // namespace plexus

@@ -81,8 +81,8 @@ LoopCost LoopCosts::count_in(const ChannelOrder& order, const Algorithm& algorit
   return count_cost(algorithm, record_input_of(order, 0));
 }
 
-/// Of more ranks than are counted: the same share of what moves, and of a chain that grows with the
-/// number of ranks; of a logarithmic one all that is more.
+/// Extrapolates to more ranks than are counted: the same share of what moves, and of a chain that
+/// grows with the number of ranks; of a logarithmic one all that is more.
 void LoopCosts::add_net(const Algorithm& algorithm, LoopCost& cost) const {
   const auto counted_ranks = static_cast<int>(counted_.ring.size());
   const bool has_programs = algorithm.recorded == nullptr || counted_ranks == nranks_;

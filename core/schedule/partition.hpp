@@ -50,7 +50,7 @@ struct MessageInput {
 /// slot; of any channel.
 MessageForm message_form_of(const MessageInput& input, const PartitionInput& call);
 
-/// Of `channels_max`, the channels that share a message over the network: their parts have at least
+/// How many of `channels_max` channels share a message over the network: their parts have at least
 /// kMessagePartBytesMin each.
 int compute_message_channels(uint64_t size_bytes, int channels_max);
 /// A further part costs a host rank 7 us over TCP; a network of 25 GB/s carries this in 5 us.

@@ -175,7 +175,7 @@ class PlanCache {
   void forget() noexcept;
   /// Forgets the plans. False: one is busy or in a graph, and all are kept.
   [[nodiscard]] bool release() noexcept;
-  /// Of the plans' scratch memory.
+  /// Size of the plans' scratch memory.
   [[nodiscard]] size_t held_bytes() const noexcept;
   /// The one that was found or built last; nullptr: none yet.
   [[nodiscard]] Plan* newest() const noexcept {

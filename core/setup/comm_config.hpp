@@ -26,7 +26,7 @@ struct CommConfig {
   bool rma_eager = false;
   std::string comm_name;
   int device = -1;  // CUDA's device number; -1: the host. A child has its parent's
-  // of a rank on the host that computes for a device of core/device/virtual_devices.h; -1: of none
+  // device of core/device/virtual_devices.h for which a rank on the host computes; -1: none
   int virtual_device = -1;
   pthread_t maker{};              // the thread that made the communicator
   const void* made_at = nullptr;  // by which place in the program (PLEXUS_CHECK=1)

@@ -37,7 +37,7 @@ struct SharingReport {
 
   static constexpr size_t kWhyMax = 512;
 };
-/// Of `rank`, whose slots take `slots_bytes`.
+/// Tries for `rank`, whose slots take `slots_bytes`.
 SharingReport try_to_share(int rank, std::span<const PeerInfo> infos, size_t slots_bytes);
 std::string encode(const SharingReport& report);
 /// An Error: the bytes are no report in a communicator of `nranks` ranks.

@@ -112,7 +112,7 @@ inline constexpr std::chrono::seconds kProbeEvery{1};
 /// The engine confirms a stall more often, and peers repeat their probes so.
 inline constexpr std::chrono::seconds kStallFresh{3};
 
-/// Of an inquiry or a roll call.
+/// Makes the id of an inquiry or a roll call.
 [[nodiscard]] uint64_t random_id();
 
 /// The member that this thread waits in; nullptr: none.

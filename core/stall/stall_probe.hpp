@@ -36,7 +36,8 @@ struct StallHop {
   int32_t peer = 0;  // the peer that it waits for; unused when epoch is 0
   uint8_t is_split = 0;
   uint8_t is_certain = 0;
-  // of a wait for a message: 1 + ConnectionKey::index, and the number of messages that came before
+  // when waiting for a message: 1 + ConnectionKey::index, and the number of messages that came
+  // before
   uint16_t connection = 0;
   uint32_t received = 0;
 };
@@ -88,8 +89,8 @@ uint64_t count_answers(const LeaveRecord& record, const CallRecord& call, int ra
 /// algorithm.
 bool depends_on(const CallRecord& call, int rank, int other);
 
-/// Of some ranks or all, by rank: a sentence about a call that one of them has made and another one
-/// has not. "": there is none.
+/// Compares some ranks or all; returns a sentence about a call that one of them has made and
+/// another one has not. "": there is none.
 std::string compare_calls(const std::map<int, LeaveRecord>& records);
 
 /// Error messages for users.

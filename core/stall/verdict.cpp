@@ -55,7 +55,7 @@ std::optional<StallCause> cause_of(const RankStatus& status, const RankStatus& a
   return std::nullopt;
 }
 
-/// Of the causes that the summary shows, the one that explains the others.
+/// Finds the one of the summary's causes that explains the others.
 std::optional<Suspects> find_suspects(const StatusSummary& summary, const RankStatus& asker) {
   std::optional<Suspects> found;
   for (const StatusClass& each : summary.classes) {

@@ -111,7 +111,7 @@ class ConnectionEnd {
   /// Borrowed; null: nobody listens (the normal case, one branch per message).
   virtual void observe(StepObserver* /*observer*/) {}
 
-  /// Of the slots that this end made. Threads: any.
+  /// Size of the slots that this end made. Threads: any.
   [[nodiscard]] size_t held_bytes() const noexcept {
     return held_bytes_.load(std::memory_order_relaxed);
   }
@@ -187,7 +187,7 @@ class DeviceEnd : public ConnectionEnd {
   /// Complete when connected.
   [[nodiscard]] DeviceView& view() noexcept { return view_; }
   [[nodiscard]] const DeviceView& view() const noexcept { return view_; }
-  /// Of a connected sending end, for messages that do not go by address.
+  /// Makes the slots of a connected sending end, for messages that do not go by address.
   Result<void> provide_slots() {
     if (view_.slots == nullptr) {
       PLEXUS_TRY(slots, add_slots());

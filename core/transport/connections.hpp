@@ -31,7 +31,7 @@ class ConnectionSet {
   void settle(Deadline end) noexcept;
   /// Closes all ends, which nothing uses any more on either side. New ones may be made afterwards.
   void close();
-  /// Of the slots that this rank's ends made. Threads: the one that plans.
+  /// Size of the slots that this rank's ends made. Threads: the one that plans.
   [[nodiscard]] size_t held_bytes() const noexcept;
 
  private:

@@ -13,7 +13,7 @@ enum class ControlTag : uint64_t {
   kHandle,     // of a connection's receiver: where it can be reached. Numbers: ConnectionKey::index
   kNetAnswer,  // of a connection's sender over a network, to that. Likewise
   kNetAccept,  // of its receiver, which has accepted. Likewise
-  // of a connection between datacenters: life << 28 | 2 * index, + 1 to the receiver
+  // a connection between datacenters: life << 28 | 2 * index, + 1 to the receiver
   kXdc,
   kMapping,    // memory that the ranks map from each other. Number 0
   kCollnet,    // of a network that reduces: network << 32 | index

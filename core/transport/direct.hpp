@@ -38,7 +38,7 @@ class LocalFifo {
   Result<std::byte*> show_to_devices(DeviceRuntime& runtime, int device);
   /// The data areas, if they come later.
   Result<std::byte*> make_slots(size_t slot_stride);
-  /// Of all of its memory.
+  /// Size of all of its memory.
   [[nodiscard]] size_t held_bytes() const noexcept {
     return held_bytes_.load(std::memory_order_relaxed);
   }

@@ -17,7 +17,7 @@
 
 namespace plexus {
 
-/// Of one communicator. Threads: any.
+/// Registrations of one communicator. Threads: any.
 class RegisteredMemory {
  public:
   /// What a connection has registered of a range. Whoever sends from it holds it meanwhile.

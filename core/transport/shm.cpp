@@ -205,7 +205,7 @@ ShmSlots slots_for(const EndRequest& request) {
   return {*request.context.exchange, request.context.slot_bytes, request.peers->process_id};
 }
 
-/// Of the two ranks' memory, but for what is read by system calls.
+/// What either rank reaches of the other's memory, but for what is read by system calls.
 Reach reach_of(const EndRequest& request, bool borrows) {
   return borrows && request.mine.local_register != 0 && request.peers->local_register != 0
              ? Reach::kMapped

@@ -238,7 +238,7 @@ Result<void> XdcReceiver::seek(Clock::time_point now) {
   return is_due ? start_trial(now) : ok();
 }
 
-/// By one of the paths before the present one, in turn.
+/// Starts a trial of one of the paths before the present one, in turn.
 Result<void> XdcReceiver::start_trial(Clock::time_point now) {
   PLEXUS_DCHECK(is_rerouted() && !trial_.has_value(), epoch_);
   Attempt trial{.epoch = next_epoch(trials_ % index_of(epoch_)),

@@ -77,7 +77,7 @@ bool XdcSender::take_filled() {
 
 // ---- attempts ----
 
-/// Of those by which the receiver begins an attempt the last one counts: it has left those before.
+/// The last message by which the receiver begins an attempt counts: it has left those before.
 Result<void> XdcSender::follow_control_messages(Clock::time_point now) {
   std::optional<ControlMessage> last;
   for (;;) {

@@ -33,7 +33,7 @@ struct PciPlace {
 PciPlace pci_place(int device);
 /// The program called cudaDeviceEnablePeerAccess.
 bool has_opened_peer(int device, int peer);
-/// Of this host and of the device's number, so that processes agree.
+/// Made of this host and of the device's number, so that processes agree.
 cudaUUID_t uuid_of(int device);
 
 }  // namespace plexus::cudart

@@ -245,7 +245,7 @@ PLEXUS_CUDA CUresult cuGetProcAddress(const char* name,
 PLEXUS_CUDA CUresult cuGetExportTable(const void** /*table*/, const CUuuid* /*id*/) {
   return CUDA_ERROR_STUB_LIBRARY;
 }
-/// By this name libplexus knows the library.
+/// libplexus recognises the library by this name.
 PLEXUS_CUDA int plexusVirtualDriver(void) { return 1; }
 
 // ---- devices ----

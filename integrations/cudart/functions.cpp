@@ -95,7 +95,8 @@ cudaError_t count_blocks(int* blocks, const void* function, int threads) {
   return cudaSuccess;
 }
 
-/// Of libcuda.so.1 beside this library, which puts the driver's names to this one's functions.
+/// Looks in libcuda.so.1 beside this library, which puts the driver's names to this one's
+/// functions.
 void* find_in_driver(const char* symbol, unsigned version) {
   using Find = int (*)(const char*, void**, int, unsigned long long, int*);
   static const auto find = []() -> Find {

@@ -83,7 +83,7 @@ class GraphExec {
   std::vector<plexusEvent_t> marks_;
 };
 
-/// By capture, or node by node.
+/// Made by capture, or node by node.
 struct Graph {
   std::shared_ptr<const GraphLog> log;
   std::vector<std::shared_ptr<GraphNode>> nodes{};

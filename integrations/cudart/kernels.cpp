@@ -76,7 +76,7 @@ class BlockRunner {
 
   [[nodiscard]] Fiber& current() const noexcept { return *current_; }
   [[nodiscard]] std::byte* shared() const noexcept { return shared_.get(); }
-  /// Of the current fiber: gives way until it is released.
+  /// Lets the current fiber give way until it is released.
   void wait() {
     Fiber& fiber = *current_;
     fiber.waits = true;

@@ -24,7 +24,7 @@ template <class Prims>
 PLEXUS_HOST_DEVICE void dc_pairs_all_reduce(Prims& prims, const Hierarchy& by) {
   const DatacenterMates mates{by};
   Buffer held = Buffer::kInput;
-  // By bytes, because the sums overwrite what is sent.
+  // Sent by bytes, because the sums overwrite what is sent.
   if (by.size() > 1) {
     prims.send(Buffer::kInput, 0, mates, ByAddress::kNo);
     prims.recv_reduce_copy(mates, Buffer::kInput, Buffer::kOutput, 0, Complete::kNo);

@@ -94,7 +94,7 @@ class HierarchicalAllReduce {
     if (by_.size() > 1) {
       prims_.after(0);
     }
-    // By bytes, because the sum overwrites what is sent.
+    // Sent by bytes, because the sum overwrites what is sent.
     for_own(blocks, [&](int chunk) {
       prims_.send(held_, chunk, owner(1 - by_.datacenter, chunk), ByAddress::kNo);
     });

@@ -13,8 +13,8 @@
 
 namespace plexus {
 
-/// Of a stage: calls `send(d, i)` and `receive(d, i)` for `count` blocks i of each peer, which are
-/// the ranks d = 1 to `peers` places on, and before. All messages leave before any is awaited,
+/// Runs a stage: calls `send(d, i)` and `receive(d, i)` for `count` blocks i of each peer, which
+/// are the ranks d = 1 to `peers` places on, and before. All messages leave before any is awaited,
 /// unless a connection's slots are too few for that.
 template <class Prims, class Send, class Receive>
 PLEXUS_HOST_DEVICE void exchange_stage(

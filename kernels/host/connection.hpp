@@ -58,8 +58,8 @@ enum class Reach : uint8_t {
 };
 
 class SendConnection {
-  // Of small payloads, whose lines are fetched before they are written. More lines than two gain
-  // nothing: the stores that wait for them overlap.
+  // The most bytes of a small payload, whose lines are fetched before they are written. More lines
+  // than two gain nothing: the stores that wait for them overlap.
   static constexpr uint32_t kFetchedBytesMax = 2 * kCacheLine;
 
  public:

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kTurnBytes = uint64_t{512} * 1024;  // about 100 us; then other lanes get a turn
 // a call with more steps is long enough to compute them in each loop
 constexpr size_t kExtentsMax = 64;
-// of short chunks that travel together
+// the most short chunks that travel together
 constexpr size_t kJoinedExtentsMax = 4096;
 // so that intermediate values of a reduction stay in L1
 constexpr size_t kBlockBytes = size_t{8} * 1024;

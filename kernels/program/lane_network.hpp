@@ -80,7 +80,7 @@ class LaneNetwork {
     uint32_t connection;
   };
 
-  // by (source, target, number)
+  // [source, target, number]
   using ConnectionIndex = std::unordered_map<uint64_t, uint32_t>;
 
   void connect(const Program& program, ConnectionIndex& index);

@@ -106,7 +106,7 @@ class Execution {
     return problem_.empty();
   }
 
-  /// Of a program that divides the buffer: moves nothing in place, as executors see.
+  /// A step of a program that divides the buffer moves nothing in place, as executors see.
   [[nodiscard]] bool is_copy_to_itself(StepEvent now, const Step& step) const {
     const int rank = lane(now).rank;
     return definition_.divides_buffer && !is_reduction(definition_.collective) &&

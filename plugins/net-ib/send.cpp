@@ -319,7 +319,7 @@ uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uin
   const bool is_long = request.parts > 1 || request.size_bytes > kShortBytesMax;
   uint32_t count = 0;
   pieces_count_ = 0;
-  // Of the last `pieces` of pieces_.
+  // Writes the last `pieces` of pieces_.
   const auto add = [&](uint32_t pieces, const RemotePlace& to) {
     PLEXUS_DCHECK(count < work_.size(), count);
     ibv_send_wr& work = work_[count];

@@ -51,7 +51,7 @@ struct Verbs {
 /// Loads the library on the first call. It is never closed.
 [[nodiscard]] const Verbs& verbs();
 
-/// Of `port`, with all fields that the driver knows.
+/// Attributes of `port`, with all fields that the driver knows.
 [[nodiscard]] Result<ibv_port_attr> query_port(ibv_context* context, uint8_t port);
 
 struct VerbsDeleter {

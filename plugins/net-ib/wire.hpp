@@ -67,7 +67,7 @@ struct WireRail {
   std::array<WireQp, kQpsMax> data;
 };
 
-/// Of a host's name; what is longer is cut.
+/// Longest name of a host; what is longer is cut.
 inline constexpr size_t kHostBytes = 40;
 
 /// What both sides say when they have proved themselves; the listener's answers the caller's.
@@ -177,7 +177,7 @@ struct Immediate {
   uint32_t parts = 1;       // long
 
   [[nodiscard]] uint32_t pack() const noexcept;
-  /// Of any bits.
+  /// Accepts any bits.
   [[nodiscard]] static Immediate unpack(uint32_t bits) noexcept;
 };
 inline constexpr uint32_t kImmediateRounds = 32;

@@ -179,7 +179,8 @@ Result<WireGreeting> Listener::make_answer(Channel& channel, const WireGreeting&
   return answer;
 }
 
-/// Of a connection that is not made. Its peer, if it still waits for the answer, may greet again.
+/// Drops a connection that is not made. Its peer, if it still waits for the answer, may greet
+/// again.
 std::vector<Listener::PendingPeer>::iterator Listener::forget(
     std::vector<PendingPeer>::iterator pending) {
   std::erase(seen_, pending->nonce);

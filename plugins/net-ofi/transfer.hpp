@@ -27,7 +27,7 @@ namespace plexus::net_ofi {
 /// Receives in flight per connection, and sends per buffer of these receives.
 inline constexpr uint32_t kRequests = 32;
 inline constexpr uint32_t kSendRequests = kRequests * PLEXUS_NET_RECVS_MAX;
-// Of the two connections of a link, together with their channels' control messages.
+// The two connections of a link share this, together with their channels' control messages.
 static_assert(kOperationsMax >= kSendRequests + 2 * kRequests);
 /// Number of messages that a sender may be ahead of its receiver.
 inline constexpr uint64_t kWindow = 512;

@@ -112,7 +112,7 @@ Result<std::vector<double>> read_numbers(const Json& json, double most) {
   return numbers;
 }
 
-/// Of a MeasuredCall or NcclTimes.
+/// Works for a MeasuredCall or NcclTimes.
 template <class Call>
 Result<void> read_times(const Json& json, Call& call) {
   for (const auto& [algorithm, list] : json.items()) {

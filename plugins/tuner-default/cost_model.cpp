@@ -14,7 +14,7 @@ constexpr double kUsPerByteLL = 1.2e-4;
 constexpr double kUsPerByteLL128 = 4e-5;
 constexpr double kMessageUsOfLines = 0.01;
 
-// Of registered memory that other processes read and write in place, compared with messages through
+// Registered memory that other processes read and write in place, compared with messages through
 // slots: what a message costs, and a byte of it. What is combined comes from another core's cache.
 constexpr double kMessageInPlace = 0.4;
 constexpr double kByteInPlace = 0.15;

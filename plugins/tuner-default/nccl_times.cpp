@@ -13,7 +13,7 @@
 namespace plexus::tuner_default {
 namespace {
 
-// By NCCL's numbers.
+// Indexed by NCCL's numbers.
 constexpr std::array<std::string_view, NCCL_TUNER_ALGORITHMS> kAlgorithms = {
     "tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
 constexpr std::array<std::string_view, NCCL_TUNER_PROTOCOLS> kProtocols = {"LL", "LL128", "Simple"};

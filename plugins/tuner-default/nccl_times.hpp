@@ -24,7 +24,7 @@ struct NcclTimes {
   uint32_t nnodes = 0;
   std::string collective;     // spelled as in plexus_tuner_call_t
   std::vector<double> bytes;  // of the larger buffer of a rank, ascending
-  /// By algorithm and protocol, "ring/LL128": one time for each entry of `bytes`.
+  /// [algorithm and protocol, "ring/LL128"]: one time for each entry of `bytes`.
   std::map<std::string, std::vector<double>, std::less<>> time_us;
 };
 

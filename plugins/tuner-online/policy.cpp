@@ -41,7 +41,7 @@ class History {
     }
   }
 
-  /// Of its longest trial, of equally long ones the shortest time; -1: unknown.
+  /// Its time in its longest trial, the shortest of equally long ones; -1: unknown.
   [[nodiscard]] double time_ns(size_t alternative) const {
     uint32_t calls = 0;
     double time_ns = -1;
@@ -57,7 +57,7 @@ class History {
     return time_ns;
   }
   [[nodiscard]] double base_ns() const { return time_ns(kBase); }
-  /// Of an alternative that was not tried yet: as much longer than the base as predicted.
+  /// An alternative that was not tried yet takes as much longer than the base as predicted.
   [[nodiscard]] double expected_ns(size_t alternative) const {
     const double base =
         static_cast<double>(std::max<int64_t>(1, alternatives_[kBase].predicted_ns));
@@ -66,7 +66,7 @@ class History {
                ? known
                : base_ns() * static_cast<double>(alternatives_[alternative].predicted_ns) / base;
   }
-  /// By its first trial that is so long: what comes later does not undo a round.
+  /// Judges by its first trial that is so long: what comes later does not undo a round.
   [[nodiscard]] double expected_ns(size_t alternative, uint32_t calls) const {
     const std::vector<int64_t> known = times(alternative, calls);
     return !known.empty() && known.front() >= 0 ? static_cast<double>(known.front())

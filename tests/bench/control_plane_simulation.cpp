@@ -26,7 +26,7 @@ size_t heap_bytes() {
   return info.uordblks + info.hblkhd;
 }
 
-/// Of what each process makes of the table for itself.
+/// Memory of what each process makes of the table for itself.
 size_t bytes_of_map(const plexus::ProcessTable& table) {
   const std::string text = table.encode();
   const size_t before = heap_bytes();

@@ -178,7 +178,7 @@ End reference_end(int socket) {
 
 // ---- measuring ----
 
-/// Of one size, in microseconds.
+/// Times of one size, in microseconds.
 struct Times {
   double p5;
   double median;

@@ -119,7 +119,7 @@ TEST(Abort, MayComeBetweenTheCallsOfAnotherThread) {
   }
 }
 
-/// Of one rank: what is not a collective, with a split that all ranks are in.
+/// Makes the calls of one rank that are no collectives, with a split that all ranks are in.
 ncclResult_t use_all_functions(ncclComm_t comm, std::vector<float>& values) {
   const float scalar = 2;
   ncclRedOp_t op = ncclSum;

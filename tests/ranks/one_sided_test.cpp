@@ -116,7 +116,7 @@ TEST_P(OneSided, ATargetThatCallsNothingGetsItsData) {
   ASSERT_EQ(ncclPutSignal(windows.memory(0), 1, ncclInt32, 1, windows.window(0), 4, 0, 0, 0,
                           job.comm(0), nullptr),
             ncclSuccess);
-  // Of one source and context all that came before is there with the last signal.
+  // All that came before from one source and context is there with the last signal.
   ASSERT_EQ(ncclSignal(1, 0, 0, 0, job.comm(0), nullptr), ncclSuccess);
   EXPECT_EQ(wait_for(job.comm(1), from(0, 2)), ncclSuccess);
   EXPECT_EQ(windows.memory(1)[1], 77);

@@ -153,7 +153,7 @@ TEST_F(VerdictTest, SaysNothingWhenSwitchedOff) {
   Job job(2);
   const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
     if (rank == 1) {
-      // By then a verdict would be there: the engine reports a stall after a second.
+      // A verdict would be there by then: the engine reports a stall after a second.
       std::this_thread::sleep_for(std::chrono::seconds(3));
     }
     return all_reduce(comm);

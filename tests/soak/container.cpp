@@ -94,7 +94,7 @@ void close_stdio() {
   }
 }
 
-/// By the plain system call: the thread sanitizer takes a write to a closed descriptor for a race
+/// Uses the plain system call: the thread sanitizer takes a write to a closed descriptor for a race
 /// with whoever opens and closes others of that number meanwhile, which is what is tried here.
 void print_as_programs_do() {
   constexpr std::string_view kLine = "a line of the program\n";

@@ -40,7 +40,7 @@ constexpr Expectation fatal(int bound_s, Texts causes) {
   return {.is_harmless = false, .bound_s = bound_s, .causes = causes};
 }
 
-// By kind.
+// Indexed by kind.
 constexpr std::array<Expectation, kNumFaults> kExpectations = {
     fatal(kSoon, kLost),           // kill
     harmless(kPlenty),             // stop

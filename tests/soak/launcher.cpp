@@ -233,8 +233,8 @@ void Running::start(int process) {
   const std::vector<char*> environment_pointers = pointers(environment);
   const std::string output = output_path(folder_, process);
   const pid_t group = children_.front().pid;  // the first one's, 0 for itself
-  // By its name: executed as /proc/self/exe from another mount namespace it would not know where it
-  // is, and find no library.
+  // Started by its name: executed as /proc/self/exe from another mount namespace it would not know
+  // where it is, and find no library.
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const bool is_fresh = static_cast<size_t>(process) >= job_.processes.size();
   const Container container =

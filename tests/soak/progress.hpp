@@ -58,9 +58,9 @@ struct ProcessProgress {
   std::atomic<int32_t> nthreads;      // likewise
 };
 
-/// Of the clock that all processes share.
+/// Reads the clock that all processes share.
 int64_t now_us();
-/// By which time limits are stretched where all is slower (under sanitizers).
+/// The factor by which time limits are stretched where all is slower (under sanitizers).
 double time_factor();
 
 struct Unmap {

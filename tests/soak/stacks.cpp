@@ -50,7 +50,7 @@ std::string first_line_of(const std::filesystem::path& path) {
   return line;
 }
 
-/// Of each thread: its state as /proc has it and where it sleeps in the kernel. A debugger does not
+/// Lists each thread's state as /proc has it and where it sleeps in the kernel. A debugger does not
 /// show one that waits for a disk, as it cannot stop it.
 std::string states_of(pid_t pid) {
   std::string text;

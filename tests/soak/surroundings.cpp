@@ -73,7 +73,7 @@ class Surroundings {
     });
   }
 
-  /// Of what the process's threads destroy at their ends.
+  /// Keeps what the process's threads destroy at their ends.
   void destroy_nothing(int process) {
     for (Thread& thread : job_.threads) {
       if (thread.process == process) {

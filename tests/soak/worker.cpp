@@ -138,7 +138,7 @@ class Shared {
     const std::lock_guard lock(mutex_);
     made_.insert(making);
   }
-  /// Of those that this process has made. Of several ids for one communicator the first is used.
+  /// Counts ids that this process has made. The first of several ids for one communicator is used.
   [[nodiscard]] int unused_ids() {
     const std::lock_guard lock(mutex_);
     int count = 0;
@@ -312,7 +312,7 @@ class Runner {
     stops_after_step_ = true;
   }
 
-  /// Of all communicators of this thread.
+  /// Ends the calls of all communicators of this thread.
   [[noreturn]] void end_queued() {
     enter(Phase::kInCall);
     std::vector<ncclComm_t> comms;
@@ -413,7 +413,7 @@ class Runner {
     }
   }
 
-  /// Of the communicators that the step uses: why the first one failed that did. Else the last
+  /// Says why the first of the step's communicators failed that did. Else the last
   /// error of the process.
   const char* error_text() {
     for (const ncclComm_t comm : used_) {
@@ -508,7 +508,7 @@ class Runner {
     }
   }
 
-  /// Of calls that differ between ranks nobody knows what they do, but not beside the buffers.
+  /// Nobody knows what calls that differ between ranks do, but not beside the buffers.
   [[nodiscard]] bool is_undefined(int operation) const {
     return job_.fault.has_value() && job_.fault->operation >= 0 &&
            (operation == job_.fault->operation || operation == job_.fault->altered);

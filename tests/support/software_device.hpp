@@ -71,7 +71,7 @@ class SoftwareDevice final : public DeviceRuntime {
   [[nodiscard]] size_t live() const;
   /// Number of buffers that launches have mapped for other processes so far, counted by peer.
   [[nodiscard]] int loans() const noexcept { return loans_.load(); }
-  /// Of all devices' memory that is taken.
+  /// Memory of all devices that is taken.
   [[nodiscard]] size_t device_bytes() const;
   /// Number of currently mapped memories of other processes.
   [[nodiscard]] size_t imports() const;

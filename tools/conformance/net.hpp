@@ -71,7 +71,7 @@ class Send : public Owned<plexus_net_send_t, &plexus_net_ops::close_send, Place:
         device_(device),
         handle_(handle),
         message_bytes_max_(message_bytes_max) {}
-  /// Of its device.
+  /// The limit of its device.
   [[nodiscard]] uint64_t message_bytes_max() const noexcept { return message_bytes_max_; }
   /// A PLEXUS_* code.
   int32_t try_connect();

@@ -120,7 +120,7 @@ Result<void> RawPair::register_memory(End& end, Place place, std::vector<std::by
   return code == PLEXUS_OK ? Result<void>(ok()) : failed(fixture_->monitor(), "regMr", code);
 }
 
-/// Of memory that needs no registration too: NCCL passes back what regMr gave.
+/// Also called for memory that needs no registration: NCCL passes back what regMr gave.
 void RawPair::deregister(End& end) {
   call(Place::kDeregister, "deregMr", [&] { return net_->deregister(end.raw, end.memory); });
 }

@@ -10,7 +10,7 @@
 namespace plexus {
 namespace {
 
-/// By the first line that is more than a comment: topology.conf has KEY=VALUE or Include.
+/// Decides by the first line that is more than a comment: topology.conf has KEY=VALUE or Include.
 bool is_yaml(std::string_view text) {
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -38,7 +38,7 @@ ncclDataType_t type_of(at::ScalarType type) {
   }
 }
 
-/// Of numbers.
+/// The operation on numbers.
 ncclRedOp_t op_of(ReduceOp::RedOpType op) {
   switch (op) {
     case ReduceOp::SUM:
@@ -59,7 +59,7 @@ ncclRedOp_t op_of(ReduceOp::RedOpType op) {
   }
 }
 
-/// Of truth values, 0 or 1: a sum is an "or", as in arithmetic of bool tensors.
+/// The operation on truth values, 0 or 1: a sum is an "or", as in arithmetic of bool tensors.
 ncclRedOp_t bool_op_of(ReduceOp::RedOpType op) {
   switch (op) {
     case ReduceOp::SUM:

@@ -9,8 +9,8 @@
 
 namespace torch_plexus {
 
-/// Of a tensor in COO layout; the result is coalesced. Throws for other operations than SUM and for
-/// CUDA. Ranks whose tensors differ in shape or type all get an error that names one.
+/// Reduces a tensor in COO layout; the result is coalesced. Throws for other operations than SUM
+/// and for CUDA. Ranks whose tensors differ in shape or type all get an error that names one.
 Call sparse_all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op, int nranks);
 
 }  // namespace torch_plexus

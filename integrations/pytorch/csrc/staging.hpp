@@ -16,7 +16,7 @@ void check_each(const std::vector<at::Tensor>& tensors, const char* call);
 void check_tensors(const std::vector<at::Tensor>& tensors,
                    const at::Tensor& like,
                    const char* call);
-/// Of a list that c10d uses for one tensor per device.
+/// Takes the only tensor of a list that c10d uses for one tensor per device.
 at::Tensor& check_single(std::vector<at::Tensor>& tensors, const char* call);
 
 /// Whether one of `written` shares memory with another one or with one of `read`. A view with gaps

@@ -46,7 +46,7 @@ struct Call {
   std::function<void(ncclComm_t, cudaStream_t)> issue_rest{};
   std::function<void()> copy_out{};  // after success: from staging memory to the outputs
   std::vector<at::Tensor> inputs{};  // live as long as the call
-  // Of the future: the list that is alone, or a list of lists.
+  // What the future gets: the list that is alone, or a list of lists.
   std::vector<std::vector<at::Tensor>> outputs{};
   size_t bytes = 0;
 };

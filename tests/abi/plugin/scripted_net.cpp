@@ -71,7 +71,7 @@ bool is_too_long(uint64_t size_bytes) {
   return true;
 }
 
-/// Of pieces or buffers.
+/// Works for pieces and for buffers.
 template <class T>
 bool are_too_long(uint32_t count, const T* parts) {
   const std::span all(parts, count);

@@ -22,7 +22,7 @@ namespace plexus::perf {
 
 [[nodiscard]] RankPlace make_place(int rank, int pid, int index) noexcept;
 
-/// Of the process that prints: `begin` is called once, when its ranks have been started.
+/// Called in the process that prints: `begin` once, when its ranks have been started.
 struct Hooks {
   std::function<void(const std::vector<RankPlace>& places)> begin;
   TakeRow take_row;

@@ -137,7 +137,7 @@ class Entry {
     return (cluster_.any_amd ? kAmpere : kVolta).ll[column_];
   }
 
-  /// Of the links, before it is known how often they carry a byte.
+  /// Bandwidth of the links, before it is known how often they carry a byte.
   [[nodiscard]] double bus() const {
     const double channels = graph_.channels;
     const double speed = nodes_ <= 2 ? graph_.intra_gb_per_s : graph_.inter_gb_per_s;

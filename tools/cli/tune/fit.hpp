@@ -75,7 +75,7 @@ std::string format_calibration(const std::vector<NamedLink>& links,
                                const nlohmann::ordered_json& messages,
                                const std::string& about);
 
-/// Of some values, the upper one of the two in the middle.
+/// The upper one of the two values in the middle.
 double median(std::vector<double> values);
 
 }  // namespace plexus::tune

@@ -20,7 +20,8 @@ constexpr size_t kMessageBytesFirst = 16;
 constexpr size_t kMessageBytesLast = size_t{64} << 20;
 constexpr size_t kOneCoreBytesLast = size_t{128} << 10;  // no larger than a slot
 
-/// By bytes of a message, over the repetitions. `messages`: into how many a call divides its bytes.
+/// Medians over the repetitions, [bytes of a message]. `messages`: into how many a call divides its
+/// bytes.
 std::map<size_t, double> medians(const SteadyRun& run, bool in_place, size_t messages = 1) {
   std::map<size_t, std::vector<double>> times;
   for (const auto& repetition : run.times) {
@@ -106,8 +107,8 @@ bool is_rooted(const SharedCall& call) {
   return plexus::is_rooted(find_algorithm(call.algorithm)->collective);
 }
 
-/// Of each number of ranks the kSharedAlgorithms, and over sockets those that are not rooted.
-/// Without times.
+/// Lists the kSharedAlgorithms for each number of ranks, and over sockets those that are not
+/// rooted. Without times.
 std::vector<SharedCall> shared_calls(int cores, bool with_net) {
   std::vector<SharedCall> calls;
   for (const int nranks : shared_counts(cores)) {

@@ -16,7 +16,7 @@
 namespace plexus::tune {
 namespace {
 
-// Of a call's time that is its messages', at least.
+// The least part of a call's time that is its messages'.
 constexpr double kLeastPart = 0.25;
 
 struct SmallCosts {

@@ -74,7 +74,7 @@ TEST(CollConfig, ChannelsOutOfRangeAreThoseOfTheCommunicator) {
   EXPECT_EQ(check_coll_config(config).value().max_ctas, 4);
 }
 
-/// Of a release: what follows the struct cannot be read.
+/// In the struct of a release, what follows cannot be read.
 TEST(CollConfig, NothingBeyondItsSizeIsRead) {
   struct Release {
     size_t size_bytes;

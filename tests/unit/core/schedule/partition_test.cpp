@@ -137,7 +137,7 @@ TEST(MessageForm, JoinsChunksWhereTheLongestMessageIsShort) {
   // Chunks of an all-reduce have a cache line each, but a message no more than the call.
   EXPECT_TRUE(joins("halving_doubling_all_reduce", Collective::kAllReduce, 8192, 1024,
                     {.in_memory = true}));
-  // Of 8 ranks it has 4: in memory those cost as much alone.
+  // With 8 ranks a message has 4 chunks: in memory those cost as much alone.
   EXPECT_FALSE(joins("bruck_all_gather", kGather, 8, 8, {.in_memory = true}));
   EXPECT_TRUE(joins("bruck_all_gather", kGather, 8, 8, {.in_memory = true, .on_device = true}));
   EXPECT_TRUE(joins("bruck_all_gather", kGather, 8, 8, {}));
@@ -151,7 +151,7 @@ TEST(MessageForm, LongestMessageIsThatOfAllRanks) {
     call.nranks = nranks;
     return message_form_of({.algorithm = find_algorithm(name)}, call).chunks;
   };
-  // of 3 ranks only a left-over one and its partner have messages of 2 chunks
+  // with 3 ranks only a left-over one and its partner have messages of 2 chunks
   EXPECT_EQ(chunks("halving_doubling_all_reduce", 3, 2), 2U);
   EXPECT_EQ(chunks("halving_doubling_all_reduce", 3, kSlot), 1U) << "they go alone";
   EXPECT_EQ(chunks("halving_doubling_all_reduce", 1, 2), 1U);

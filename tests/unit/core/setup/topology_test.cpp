@@ -125,7 +125,7 @@ TEST(CommTopology, PartIsWhatReachesEachOtherWithoutANetwork) {
   }
 }
 
-/// Of the four GPUs of each of two hosts, number 2 has lost its NVLinks.
+/// Number 2 of the four GPUs of each of two hosts has lost its NVLinks.
 TEST(CommTopology, GpuWithoutNvlinksIsANodeOfItsOwn) {
   std::vector<PeerInfo> infos = interleaved(8, 2);
   for (size_t rank = 0; rank < infos.size(); ++rank) {

@@ -251,8 +251,8 @@ TEST(DeviceExecutor, CountsStepsBeyond32BitsAndCleansLines) {
   }
 }
 
-/// By bytes, because the works write the same output and would change what an earlier one sent by
-/// address.
+/// Sent by bytes, because the works write the same output and would change what an earlier one sent
+/// by address.
 TEST(DeviceExecutor, RunsTheWorksOfAQueueOneAfterTheOther) {
   for (const Protocol protocol : kProtocols) {
     expect_host_bits(make_call("tree_all_reduce", 4, 300, protocol),

@@ -38,8 +38,8 @@ double value_of(BitsOf<type> bits) {
   }
 }
 
-/// Of each magnitude, with both signs: zero, the least, the middle, the largest numbers, and what
-/// lies above them, which are infinities and NaN in floats.
+/// Values of each magnitude, with both signs: zero, the least, the middle, the largest numbers, and
+/// what lies above them, which are infinities and NaN in floats.
 template <DataType type>
 std::vector<BitsOf<type>> special_values() {
   using Bits = std::make_unsigned_t<BitsOf<type>>;

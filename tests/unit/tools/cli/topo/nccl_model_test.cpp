@@ -93,7 +93,7 @@ TEST(NcclModel, ChoosesWhatNcclChoseForTwoHostsOverSockets) {
   const auto expect = [&](NcclCollective collective, size_t first, size_t last,
                           const char* alternative) {
     for (size_t bytes = first; bytes <= last; bytes *= 2) {
-      // of an all-gather the log has what a rank sends
+      // for an all-gather the log has what a rank sends
       const size_t all = bytes * (collective == kAllGather ? 2 : 1);
       EXPECT_EQ(choice(model, collective, all), alternative) << name(collective) << " " << bytes;
     }
