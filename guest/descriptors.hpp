@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program may run with descriptors 0 to 2 closed (daemons do). The next descriptor that anybody
 // opens then has such a number, and what the program or one of its libraries prints is written into
-// it. Descriptors of Plexus therefore never keep these numbers. What can be written to must not have
-// one even for a moment: the core sees to that (core/base/stdio_held.hpp), for its own and for those
-// that plugins open when it calls them.
+// it. Descriptors of Plexus therefore never keep these numbers. What can be written to must not
+// have one even for a moment: the core sees to that (core/base/stdio_held.hpp), for its own and for
+// those that plugins open when it calls them.
+//
+//   const int fd = above_stdio(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // -1 or at least 3
+//   return fd;
 #pragma once
 
 #include <cerrno>

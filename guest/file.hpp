@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that settings name. A name may be wrong in ways that must not harm the program: a FIFO
 // without a writer, a device that never ends, a limit of file sizes, a pipe that nobody reads.
+//
+//   const FileText file = read_regular_file(path);
+//   if (!file.refusal.empty()) {
+//     return path + " cannot be read: " + file.refusal;
+//   }
+//   return file.text;
 #pragma once
 
 #include <cerrno>

@@ -2,6 +2,9 @@
 // Threads of Plexus in a program that has not asked for them. A signal that the program means to
 // take in a thread of its own (sigwait, signalfd, a handler) must not be delivered to one of ours,
 // and its floating-point traps are not for our arithmetic.
+//
+//   std::thread thread = make_guest_thread([] { /* no signal of the program arrives here */ });
+//   thread.join();
 #pragma once
 
 #include <cfenv>

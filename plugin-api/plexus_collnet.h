@@ -13,6 +13,12 @@
  * PLEXUS_LOG_ERROR line before a failing code, no blocking, no exceptions, no signals, threads, out
  * parameters). A group that failed stays failed: every later call fails as well, and none of
  * its buffers is accessed again.
+ *
+ *   plexus_collnet_request_t* request = NULL;
+ *   int32_t code = ops->iallreduce(group, &reduction, &request);
+ *   while (code == PLEXUS_OK && (code = ops->test(request)) == PLEXUS_AGAIN) {
+ *     code = PLEXUS_OK;
+ *   }
  */
 #pragma once
 

@@ -19,6 +19,14 @@
  *   at a time, not always the same. Calls on different handles may be concurrent.
  * - Out parameters are written only on PLEXUS_OK, except where stated otherwise.
  * - Sizes are bytes, bit rates are Mbit/s (10^6), times are nanoseconds.
+ *
+ * What the host does, with `ops` from the descriptor (example/minimal_net.c is the other side):
+ *
+ *   plexus_net_request_t* request = NULL;
+ *   int32_t code = ops->isend(send, data, size_bytes, tag, memory, &request);
+ *   while (code == PLEXUS_OK && (code = ops->test(request, &moved_bytes)) == PLEXUS_AGAIN) {
+ *     code = PLEXUS_OK;
+ *   }
  */
 #pragma once
 

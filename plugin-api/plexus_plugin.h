@@ -4,6 +4,14 @@
  * log. A plugin is a shared library whose only exported Plexus symbol is `plexus_plugin_query`.
  * This header is C99, has no dependencies and is append-only (see plugin-api/ABI.md): a plugin that
  * is compiled against it loads into every later host with the same PLEXUS_ABI_MAJOR.
+ *
+ *   static const plexus_net_ops_t kOps = {sizeof(plexus_net_ops_t), 0, init, finalize};
+ *   static const plexus_plugin_t kPlugin = {
+ *       PLEXUS_PLUGIN_MAGIC, sizeof(plexus_plugin_t), PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR,
+ *       PLEXUS_KIND_NET, 0, "mine", "1.0", &kOps, NULL};
+ *   const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi) {
+ *     return host_abi >> 16 == PLEXUS_ABI_MAJOR ? &kPlugin : NULL;
+ *   }
  */
 #pragma once
 

@@ -19,6 +19,11 @@
  * built-in rules. A tuner cannot make a result wrong. Where init returns PLEXUS_INVALID_USAGE, with
  * a sentence that begins with the setting that cannot be used (NAME=value: ...), the communicator
  * is not made.
+ *
+ *   for (uint32_t i = 0; i < count; ++i) {
+ *     plexus_tuner_candidate_t* one = (void*)((char*)candidates + (size_t)i * stride);
+ *     one->time_ns = 2000 * (int64_t)one->rounds;   (docs/your-first-tuner.md has the rest)
+ *   }
  */
 #pragma once
 

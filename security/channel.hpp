@@ -4,6 +4,12 @@
 // Nothing blocks. In modes off and auth nothing is added to what is sent afterwards.
 //
 // Borrows the socket, which must be closed after the channel. Threads: one at a time.
+//
+//   security::Channel channel(fd, security::Role::kCaller, terms);
+//   while (channel.advance() == security::Channel::State::kPending) {
+//     // wait until poll() has channel.awaits()
+//   }
+//   return channel.error().empty() && channel.receive(bytes, size) > 0;
 #pragma once
 
 #include <cerrno>

@@ -2,6 +2,11 @@
 // The ABI boundary between C callers and us: every public function is one statement behind `guard`.
 // Nothing is thrown through it, no arithmetic behind it traps, and every failure is logged here,
 // once, as WARN (the text of ncclGetLastError).
+//
+//   return plexus::guard([&]() -> plexus::Result<void> {
+//     PLEXUS_TRY(plexus::check_pointer(buffer, "buffer"));
+//     return plexus::ok();
+//   });
 #pragma once
 
 #include <exception>

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What Plexus adds to nccl.h. C99 and C++.
+ * What Plexus adds to nccl.h. C99 and C++. A program that a launcher started needs no more than
+ *
+ *   ncclUniqueId id;
+ *   ncclComm_t comm;
+ *   int rank, nranks;
+ *   plexusGetUniqueIdFromEnvironment(&id, &nranks, &rank);
+ *   ncclCommInitRank(&comm, nranks, id, rank);
  */
 #ifndef PLEXUS_H_
 #define PLEXUS_H_

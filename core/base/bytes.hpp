@@ -2,6 +2,14 @@
 // Messages between ranks as bytes: values one after the other, in the machine's own layout, since
 // all ranks run one version on one kind of machine. What is read came from another process, so
 // every length and every range is checked.
+//
+//   ByteWriter writer;
+//   writer.put(rank);
+//   writer.put_text<uint16_t>(name);
+//   const std::string bytes = writer.take();
+//   ByteReader reader(bytes);
+//   const bool is_same = reader.take<uint32_t>() == rank && reader.take_text<uint16_t>(64) == name;
+//   return is_same && reader.whole();
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A clock for bounded waits, and deadlines on it.
+//
+//   const Deadline end = Deadline::after(std::chrono::seconds(2));
+//   while (!is_done() && !end.expired()) {
+//     std::this_thread::yield();
+//   }
 #pragma once
 
 #include <algorithm>

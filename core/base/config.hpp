@@ -4,6 +4,9 @@
 // there. The environment wins over the files of settings (conf_file.hpp). A word that is not known
 // is an error that names it, never a silent default; a number beyond the limits is limited, with a
 // WARN.
+//
+//   PLEXUS_TRY(config, read_config());  // an Error names the setting, its value and where it was
+//   set return config.stall_s;
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,11 @@
 // Objects of the process that are never destroyed, because threads may use them while it exits. A
 // child made by fork gets objects of its own, because its parent's may be locked by threads that
 // the child does not have.
+//
+//   struct Counters {
+//     std::atomic<uint64_t> calls{0};
+//   };
+//   Immortal<Counters>::instance().calls.fetch_add(1, std::memory_order_relaxed);
 #pragma once
 
 #include <atomic>

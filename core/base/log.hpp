@@ -4,6 +4,9 @@
 //
 // The logger is one object per process instead of a parameter: NCCL's API has a process-wide last
 // error, and logging must work before any communicator exists. Threads: any.
+//
+//   PLEXUS_INFO(kNet, "rank {}: connected to rank {}", rank, peer);  // with NCCL_DEBUG=INFO
+//   PLEXUS_WARN("rank {} does not answer", peer);                    // also the last error
 #pragma once
 
 #include <cstdint>

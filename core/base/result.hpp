@@ -3,6 +3,11 @@
 // are ncclResult_t's numbers, so that the ABI boundary converts without a table. An `Error` is
 // built once, where the failure is seen, and says what failed, where, and what to do about it;
 // callers add context with `with_context` instead of logging a second line.
+//
+//   if (!is_open) {
+//     return fail(Code::kInvalidUsage, "descriptor {} is closed: open it first", fd);
+//   }
+//   return fd;
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text in the ASCII of settings, plugin names and the log, whatever locale the program has set.
+//
+//   const auto parts = split_list("eth0,eth1", ',');  // "eth0", "eth1"
+//   // "2 interfaces: ...", in one line of ASCII
+//   return counted(parts.size(), "interface") + ": " + printable(from_peer);
 #pragma once
 
 #include <algorithm>

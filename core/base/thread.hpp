@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting threads. All of core/ starts threads here, because a system may refuse a thread at any
 // time and std::thread then throws. They block all signals (guest/thread.hpp).
+//
+//   PLEXUS_TRY(thread, start_thread("watch the peers", [] { /* runs with all signals blocked */
+//   })); thread.join(); return ok();
 #pragma once
 
 #include <string_view>

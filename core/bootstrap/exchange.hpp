@@ -4,6 +4,13 @@
 // inside one process.
 //
 // Threads: any. Blocking calls return an Error at a deadline, on stop(), or when the group fails.
+//
+//   PLEXUS_TRY(all, exchange.all_gather("about this rank"));  // all[rank] is what that rank gave
+//   PLEXUS_TRY(exchange.post(1, tag, "to rank 1"));
+//   if (const auto answer = exchange.try_take(1, tag); answer.has_value()) {
+//     // rank 1 has posted with that tag, too
+//   }
+//   return ok();
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contributions to a gather: on their way up the tree, and as the result. Much of what ranks
 // say is the same on many of them, so every distinct blob travels once.
+//
+//   Contributions below;
+//   below.add(0, "host a");
+//   below.add(1, "host a");  // travels once
+//   const std::array<uint32_t, 2> members = {0, 1};
+//   return below.encode_result(members);
 #pragma once
 
 #include <cstdint>

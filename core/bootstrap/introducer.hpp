@@ -4,6 +4,12 @@
 // passes it on. Then it is needed no more.
 //
 // A pure state machine: no sockets, no clock, no threads. A client is a connection.
+//
+//   Introducer introducer(world, [](uint32_t client, const Message& message) {
+//     // send `message` over the connection number `client`
+//   });
+//   PLEXUS_TRY(introducer.take(0, arrived));  // from connection 0
+//   return ok();
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ranks find each other: the unique id holds the address of an introducer; every process
 // connects to it, proves that it knows the id's secret, and registers its ranks.
+//
+//   PLEXUS_TRY(id, start_root(config));  // in one process; the 128 bytes go to all ranks
+//   std::atomic<bool> stop{false};
+//   PLEXUS_TRY(exchange, join(agents, config, std::span(&id, 1), rank, nranks, &stop));
+//   PLEXUS_TRY(names, exchange->all_gather("name of this rank"));
+//   return ok();
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The 128 bytes of an ncclUniqueId: the introducer's address, and the secret that proves
 // membership.
+//
+//   PLEXUS_TRY(id, UniqueId::create(address));
+//   const auto bytes = id.to_bytes();  // what ncclGetUniqueId gives
+//   PLEXUS_TRY(same, UniqueId::from_bytes(bytes));
+//   return ok();
 #pragma once
 
 #include <array>

@@ -5,6 +5,10 @@
 //
 // Threads: one thread at a time makes calls; fail(), stop_with(), stop_reason(), state(), and
 // revoke() of core/comm/lifecycle, from any.
+//
+//   const std::unique_ptr<Communicator> comm = Communicator::make(process, CommConfig{});
+//   PLEXUS_TRY(comm->start(std::move(setup)));  // what set_up() found out
+//   return comm->runner().run_inline({});       // calls
 #pragma once
 
 #include <atomic>

@@ -2,6 +2,12 @@
 // Groups: what a thread issues between ncclGroupStart and the outermost ncclGroupEnd, then done
 // together; a call outside a group is one of its own. The depth and the queue are thread-local, as
 // NCCL's API asks.
+//
+//   Group::start();
+//   Group::current().add(send);
+//   Group::current().add(recv);
+//   PLEXUS_TRY(Group::end());  // runs both
+//   return ok();
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators whose ranks meet by a unique id, or are all made by one call: first ones, and those
 // that grow by ranks of other processes.
+//
+//   Communicator* comm = nullptr;
+//   PLEXUS_TRY(init_rank(process, &comm, nranks, std::span(&id, 1), rank, CommConfig{}));
+//   return ok();
 #pragma once
 
 #include <span>

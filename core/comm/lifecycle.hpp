@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states of a communicator after it was made: what is possible in each, and its end.
 // Threads: abort() and async_error() from any at any time; the rest as the communicator's calls.
+//
+//   PLEXUS_TRY(check_usable(*comm));
+//   PLEXUS_TRY(finalize(*comm));
+//   return destroy(process, comm);
 #pragma once
 
 #include "core/base/result.hpp"

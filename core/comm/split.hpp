@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Children of a communicator: split by color, shrink by exclusion. The control plane of the parent
 // carries that of the child; there is no new bootstrap.
+//
+//   Communicator* half = nullptr;
+//   PLEXUS_TRY(split(parent, rank % 2, rank, &half, nullptr));  // even and odd ranks
+//   return ok();
 #pragma once
 
 #include <span>

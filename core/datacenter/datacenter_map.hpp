@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The map of datacenters, made from all nodes' locations and from what their networks report.
+//
+//   PLEXUS_TRY(map, make_datacenter_map(nodes));
+//   const int first = map.of_node[0];  // the datacenter of node 0
+//   return map.above[static_cast<size_t>(first)];
 #pragma once
 
 #include <span>

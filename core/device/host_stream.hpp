@@ -2,6 +2,11 @@
 // A stream of a host rank (plexusStreamCreate): the order in which asynchronous work runs, and
 // marks in that order (plexusEventRecord). These classes only count; the engine thread of
 // core/engine/async_engine does the work.
+//
+//   stream.begin();                    // a call is queued
+//   const auto mark = stream.mark();   // an event is recorded
+//   stream.end(nullptr);               // the call has ended: the event is reached
+//   mark->wait();
 #pragma once
 
 #include <atomic>

@@ -7,6 +7,10 @@
 //
 // Threads: one thread at a time; different engines run in parallel. run() allocates only when it
 // drives more lanes than ever before.
+//
+//   Engine engine;
+//   Execution* const all[] = {&execution};
+//   engine.run(all);  // returns when it has ended; execution.error says how
 #pragma once
 
 #include <chrono>

@@ -2,6 +2,9 @@
 // Wire-up of a job: a unique id for the ranks that a launcher started, without anything else to
 // pass it on: by what the launcher offers (PMI, PMIx), else by an address that all ranks derive
 // from its variables. plexusGetUniqueIdFromEnvironment.
+//
+//   PLEXUS_TRY(wired, wire_up(config, read_launch_variable));  // under srun, mpirun, torchrun
+//   return wired.rank;  // of wired.nranks, which all have wired.id
 #pragma once
 
 #include <string>

@@ -3,6 +3,10 @@
 // inline calls; what is on streams and devices. Knows no communicator.
 //
 // Threads: one thread at a time makes calls; what is submitted is finished by the async engine's.
+//
+//   CallRunner runner(context);
+//   PLEXUS_TRY(runner.run_inline(tasks));  // returns when the group's calls have ended
+//   return ok();
 #pragma once
 
 #include <atomic>

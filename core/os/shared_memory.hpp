@@ -6,6 +6,12 @@
 // Layout: one page with the mark {magic, id}, then the user's bytes. Another process maps it
 // through /proc/PID/fd/FD and checks the mark, which detects a recycled pid or a foreign pid
 // namespace; where that fails it asks the owner for the descriptor (memory_server.hpp).
+//
+//   PLEXUS_TRY(mine, SharedMemory::create(4096));
+//   const SharedMemory::Place place{
+//       .pid = getpid(), .fd = mine.fd(), .size_bytes = mine.size(), .id = mine.id()};
+//   PLEXUS_TRY(seen, SharedMemory::open_peer(place));  // in another process of the host
+//   return ok();
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TCP for the control plane: owned sockets, addresses as values, choice of the interface. Every
 // wait is bounded by a deadline and by a stop flag.
+//
+//   PLEXUS_TRY(address, SocketAddress::parse("127.0.0.1:5000"));
+//   PLEXUS_TRY(socket, Socket::connect(address, patience));
+//   PLEXUS_TRY(socket.send_all("hello", patience));
+//   return ok();
 #pragma once
 
 #include <atomic>

@@ -2,6 +2,10 @@
 // A loaded shared library. Only this file opens libraries (and uses Boost.DLL). All symbols of a
 // library are resolved when it is loaded, and none becomes global. A library is never unloaded,
 // because a plugin may have threads, atexit handlers and thread-local destructors in it.
+//
+//   PLEXUS_TRY(library, Library::load("/usr/lib/libmine.so"));
+//   auto* const answer = library.find_function<int()>("answer");
+//   return answer != nullptr && library.has_symbol("version");
 #pragma once
 
 #include <filesystem>

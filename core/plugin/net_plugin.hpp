@@ -11,6 +11,11 @@
 // failed one.
 //
 // Threads: as plexus_net.h says: one thread at a time per connection, any for the context.
+//
+//   PLEXUS_TRY(listen, context.listen(0, "rank 1"));
+//   NetRecv recv = listen.accept("rank 1");  // listen.handle() is at rank 1, which connects
+//   PLEXUS_TRY(state, recv.try_accept());    // again, while it is kPending
+//   return ok();
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,9 @@
 // missing or unusable, that is no error, and the INFO line about the choice says so.
 //
 // Reads no environment: all settings come in `NetPluginOptions`.
+//
+//   PLEXUS_TRY(list, parse_net_plugin_list("between=net-socket?NCCL_SOCKET_IFNAME==eth1,^ib"));
+//   return list.named.size() + list.excluded.size();  // 1 + 1
 #pragma once
 
 #include <filesystem>

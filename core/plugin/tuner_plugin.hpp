@@ -3,6 +3,10 @@
 // Its answers are checked here, so that callers get no value out of range.
 //
 // Reads no environment: the name comes in `TunerOptions`.
+//
+//   PLEXUS_TRY(tuner, Tuner::open({.plugin = "online", .folders = {}, .net_plugins = {}}, comm));
+//   const bool has_tuner = tuner != nullptr;
+//   return ok();
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,8 @@
 //   answer:   a line each; to STATUS and DIAGNOSTICS a report, and then the connection is closed
 //
 // Only loopback addresses are listened on, because the protocol has neither secret nor encryption.
+//
+//   server.start(config);  // `echo STATUS | nc localhost 28028` then answers
 #pragma once
 
 #include <chrono>

@@ -3,6 +3,10 @@
 // the tuner predicts times, the shortest time wins. The choice depends only on values that all
 // ranks share, so that ranks agree without communication; it is also part of what ranks compare
 // (CallRecord::hash).
+//
+//   const ChoiceInput input{.collective = Collective::kAllReduce, .size_bytes = 1 << 20, .nranks =
+//   8}; PLEXUS_TRY(decision, decide(input, filter, nullptr));  // without a tuner return
+//   decision.candidates[decision.chosen].choice;
 #pragma once
 
 #include <vector>

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan: all tasks of one rank in one group, ready to execute. It is built once per shape of call
 // and cached; the next call of the same shape only fills in buffers, scalars and the call's number.
+//
+//   PlanCache plans;
+//   Plan* plan = plans.find(tasks);
+//   if (plan == nullptr) {
+//     PLEXUS_TRY(built, plans.build(context, tasks, nullptr));
+//     plan = built;
+//   }
+//   plan->prepare(tasks, log, places);
+//   return ok();
 #pragma once
 
 #include <atomic>

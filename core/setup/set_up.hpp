@@ -2,6 +2,10 @@
 // The steps of init, the same for ranks that join with a unique id, are made in one call, or come
 // from a parent: rank descriptions, settings that must agree, networks, topology, networks that
 // reduce.
+//
+//   const auto started = std::chrono::steady_clock::now();
+//   PLEXUS_TRY(setup, set_up(context, config, CommConfig{}, std::move(exchange), started,
+//   give_up)); return setup.nranks;
 #pragma once
 
 #include <atomic>

@@ -8,6 +8,13 @@
 // others what they do (inquiry.hpp), and every rank logs who keeps them waiting (verdict.hpp).
 //
 // One per process; its thread starts with the first wait that lasts a second. Threads: any.
+//
+//   const uint64_t group = member.group;
+//   const int rank = member.rank;
+//   watch.add(std::move(member));
+//   const std::string report = watch.report();  // what `plexus doctor` shows
+//   watch.remove(group, rank);
+//   return report;
 #pragma once
 
 #include <condition_variable>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // All connection ends of one rank, made when a plan first needs them. Which transport serves a peer
 // follows from what the ranks told each other at init (transport_table.hpp).
+//
+//   ConnectionSet connections(std::move(context));
+//   SendEnd& to_next = connections.find_or_make_send(1, 0);  // to rank 1, channel 0's
+//   RecvEnd& from_prev = connections.find_or_make_recv(3, 0);
 #pragma once
 
 #include <map>

@@ -2,6 +2,11 @@
 // The open networks of one rank, and what all ranks of its communicator offer: finds the path to a
 // peer. Life: made with the networks that core/plugin opened; `learn_offers`, then `learn_paths`
 // with what the other ranks published; from then on constant.
+//
+//   NetSet nets(std::move(opened));
+//   PLEXUS_TRY(offers, exchange.all_gather(nets.offers()));
+//   PLEXUS_TRY(nets.learn_offers(offers));
+//   return ok();
 #pragma once
 
 #include <optional>

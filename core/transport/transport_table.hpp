@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transports: which of them connects two ranks, and how its ends are made. Each is one row of
 // the table in transport_table.cpp.
+//
+//   return name(choose_transport({.mine = mine, .peers = &peers}));  // "direct", "shm", ...
 #pragma once
 
 #include <chrono>

@@ -2,6 +2,11 @@
 // The table of algorithms: name, collective, cost formulas, and the function that records a rank's
 // program. A new algorithm is a header in kernels/algorithms and a row in algorithms.cpp; the
 // executor, the verifier and `plexus verify` then know it.
+//
+//   const Algorithm* const ring = find_algorithm("ring_all_reduce");
+//   const std::array<int, 4> order = {0, 1, 2, 3};
+//   const Program program = program_of(*ring, {.rank = 2, .ring = order});
+//   return program.lanes.size();
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `RecordingPrims`: the Prims type that records a Program instead of moving data.
+//
+//   RecordingPrims prims(0, 2, 1);  // rank 0 of 2, one chunk
+//   prims.send(At{Buffer::kInput, 0}, 1);
+//   const Program program = std::move(prims).take();
+//   return program.lanes[0].steps.size();  // 1
 #pragma once
 
 #include <algorithm>

@@ -10,6 +10,10 @@
 // without order; no chunk that may be sent by address is overwritten before its receiver has taken
 // it; all ranks of an all-reduce combine in the same order; values are complete where the program
 // says so. README.md has the argument.
+//
+//   const VerifyResult result =
+//       verify({.algorithm = find_algorithm("ring_all_reduce"), .nranks = 8, .in_place = true});
+//   return result.proved ? "proved" : result.reason;
 #pragma once
 
 #include <cstdint>

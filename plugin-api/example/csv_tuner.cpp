@@ -73,15 +73,18 @@ int32_t get_times(plexus_tuner_context_t* context,
                context->nranks <= each.nranks_max;
       });
   for (uint32_t i = 0; i < count; ++i) {  // `stride`: a later host may have longer structs
-    auto& way = *reinterpret_cast<plexus_tuner_candidate_t*>(
+    auto& candidate = *reinterpret_cast<plexus_tuner_candidate_t*>(
         reinterpret_cast<char*>(candidates) + size_t{i} * stride);
     // Calls that the file does not cover: 1 us per round plus 1 ns per byte.
-    const double bytes = static_cast<double>(call->size_bytes) / std::max(way.chunks_per_loop, 1U);
-    way.time_ns = static_cast<int64_t>(std::min(1e18, 1000.0 * way.rounds + bytes * way.chunks_moved));
-    if (line != context->lines.end() && line->algorithm == way.algorithm) {
-      way.time_ns = 0;
+    const double chunk_bytes =
+        static_cast<double>(call->size_bytes) / std::max(candidate.chunks_per_loop, 1U);
+    const double ns = 1000.0 * candidate.rounds + chunk_bytes * candidate.chunks_moved;
+    candidate.time_ns = static_cast<int64_t>(std::min(1e18, ns));
+    if (line != context->lines.end() && line->algorithm == candidate.algorithm) {
+      candidate.time_ns = 0;
       if (line->channels > 0)
-        way.channels = static_cast<uint32_t>(std::min(line->channels, uint64_t{way.channels_max}));
+        candidate.channels =
+            static_cast<uint32_t>(std::min(line->channels, uint64_t{candidate.channels_max}));
     }
   }
   return PLEXUS_OK;

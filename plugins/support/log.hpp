@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's log callback as an object. A plugin has no other output.
+//
+//   const plexus::plugin::Log log(config.log, config.log_sink);
+//   log.info("net-mine: {} devices", 2);
+//   log.error("the device eth0 has no address: give it one");  // before a failing code
 #pragma once
 
 #include <string>

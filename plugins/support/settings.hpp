@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings of a plugin's context: from the host, which knows the settings for this use of the
 // plugin, or from the environment if the host is too old for that.
+//
+//   const plexus::plugin::SettingReader read(config);  // in init()
+//   return read("NCCL_SOCKET_IFNAME");                 // nullptr: not set
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // An owned file descriptor. A child made by fork closes its copy at once, so that peers see the end
 // of this process instead of that of the last child. The owner in the child then does nothing.
+//
+//   const auto fd =
+//       plexus::plugin::UniqueFd::open([] { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); });
+//   return fd.get();  // closed by its owner, not kept below 3
 #pragma once
 
 #include <cstddef>

@@ -54,6 +54,14 @@ class Installed(unittest.TestCase):
         self.assertIn("100% tests passed", printed)
         self.assertRegex(printed, r"(?m)^\S*\s*twoshot.*chosen")
 
+    def test_the_page_about_a_first_tuner_can_be_followed(self):
+        page = (self.prefix / "share/doc/plexus/docs/your-first-tuner.md").read_text()
+        (self.root / "tuner.c").write_text(re.search(r"^```c\n(.*?)^```", page, re.S | re.M)[1])
+        printed = self.follow("your-first-tuner.md", "cc -std=c99", "export NCCL_TUNER_PLUGIN=")
+        self.assertIn("0 failed", printed)
+        self.assertEqual(len(re.findall(r"(?m)^\* .* chosen$", printed)), 2, printed)
+        self.assertRegex(printed, r"(?m)^# (Wrong elements|Out of bounds values) +: 0 OK")
+
     def test_the_template_builds_and_passes(self):
         mine = self.root / "mine"
         shutil.copytree(self.prefix / "share/plexus/template-net", mine)
