@@ -154,9 +154,9 @@ Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view algorithms,
 bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
   // A list for all collectives (NCCL_ALGO=ring) does not exclude `pairwise`, which is the only
   // algorithm of its collectives and has no name in NCCL.
-  const bool is_spared = std::string_view(algorithm.family) == "pairwise" &&
+  const bool is_exempt = std::string_view(algorithm.family) == "pairwise" &&
                          algorithms_.selects_for_all(algorithm.collective);
-  return is_spared || algorithms_.allows(algorithm.collective, algorithm.family);
+  return is_exempt || algorithms_.allows(algorithm.collective, algorithm.family);
 }
 
 bool AlgorithmFilter::names(const Algorithm& algorithm) const {

@@ -101,10 +101,10 @@ double hop_us(const Calibration& calibration,
   const auto slower = [&](uint32_t kind) {
     const plexus_tuner_link_t& link = comm.links[kind];
     if (link.count > 0) {
-      const double way_us = link.latency_ns > 0       ? static_cast<double>(link.latency_ns) / 1e3
-                            : kind == PLEXUS_LINK_XDC ? calibration.links[kind].latency_us
-                                                      : 0;
-      us = std::max(us, kHopUsNet[protocol] + way_us);
+      const double path_us = link.latency_ns > 0       ? static_cast<double>(link.latency_ns) / 1e3
+                             : kind == PLEXUS_LINK_XDC ? calibration.links[kind].latency_us
+                                                       : 0;
+      us = std::max(us, kHopUsNet[protocol] + path_us);
     }
   };
   slower(PLEXUS_LINK_NET);
