@@ -89,8 +89,7 @@ struct AgentGroup {
   std::optional<Error> failure;
   FailureCause cause = FailureCause::kFailed;  // why there is `failure`
   std::optional<GatherInquiry> inquiry;
-  std::string
-      last_named;  // what the root last had a rank say for the job: who is missing in which gather
+  std::string last_named;  // who is missing in which gather, as the root last had a rank say
   std::optional<std::pair<uint32_t, Clock::time_point>> suspect;  // a process that is needed and
                                                                   // gone, and until when it may
                                                                   // still be heard of
@@ -137,7 +136,7 @@ struct AgentState {
   void suspect(AgentGroup& group, uint32_t process) const;
 };
 
-/// FailureNotice of a death may be under way.
+/// The notice of a death may be under way.
 inline constexpr auto kSuspicionTime = std::chrono::seconds(1);
 
 /// Fails a group on all its ranks, here and elsewhere. `rank`: whose failure it is.
