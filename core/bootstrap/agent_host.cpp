@@ -148,7 +148,7 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
   PLEXUS_TRY(address, listener.local_address());
   server->address_ = address;
   server->introducer_name_ = introducer.socket.peer_name();
-  const security::Terms terms{.mode = introducer.channel.terms().mode, .key = id.secret};
+  const security::Terms terms{.mode = introducer.session.terms().mode, .key = id.secret};
   PLEXUS_TRY(
       links,
       LinkSet::make(

@@ -93,7 +93,7 @@ LinkSet::Link LinkSet::add(Entry entry) {
 void LinkSet::watch(Link link, Entry& entry) {
   const bool wants_out =
       entry.state == Entry::State::kConnecting ||
-      (entry.state == Entry::State::kProving ? (entry.channel.awaits() & POLLOUT) != 0
+      (entry.state == Entry::State::kProving ? (entry.session.awaits() & POLLOUT) != 0
                                              : !entry.out.empty());
   if (wants_out != std::exchange(entry.watches_out, wants_out)) {
     epoll_event event{.events = wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, .data = {.u64 = link}};
@@ -123,7 +123,7 @@ Result<LinkSet::Link> LinkSet::connect_by_reserve(const SocketAddress& address) 
 Result<LinkSet::Link> LinkSet::adopt(ProvenSocket proven) {
   return add({.state = Entry::State::kOpen,
               .socket = std::move(proven.socket),
-              .channel = std::move(proven.channel)});
+              .session = std::move(proven.session)});
 }
 
 void LinkSet::send(Link link, const Message& message) {
@@ -329,11 +329,11 @@ void LinkSet::accept() {
     if (!accepted.value().has_value()) {
       return;
     }
-    security::Channel channel(accepted.value()->fd(), security::Role::kListener,
+    security::Session session(accepted.value()->fd(), security::Role::kListener,
                               {.mode = terms_.mode, .key = listener_key_});
     add({.state = Entry::State::kProving,
          .socket = std::move(*accepted.value()),
-         .channel = std::move(channel),
+         .session = std::move(session),
          .deadline = Deadline::after(times_.handshake),
          .is_pending = true});
   }
@@ -389,25 +389,25 @@ bool LinkSet::finish_connect(Link link, Entry& entry) {
     drop(link, made.error().message());
     return false;
   }
-  entry.channel = security::Channel(entry.socket.fd(), security::Role::kCaller,
+  entry.session = security::Session(entry.socket.fd(), security::Role::kCaller,
                                     {.mode = terms_.mode, .key = entry.key});
   entry.state = Entry::State::kProving;
   return true;
 }
 
 bool LinkSet::prove(Link link, Entry& entry) {
-  switch (entry.channel.advance()) {
-    case security::Channel::State::kPending:
+  switch (entry.session.advance()) {
+    case security::Session::State::kPending:
       watch(link, entry);
       return false;
-    case security::Channel::State::kProven:
+    case security::Session::State::kProven:
       open(entry);
       return true;
-    case security::Channel::State::kFailed:
+    case security::Session::State::kFailed:
       break;
   }
-  const std::string why = entry.channel.error();
-  const bool differs = entry.channel.is_member_of_other_mode();
+  const std::string why = entry.session.error();
+  const bool differs = entry.session.is_member_of_other_mode();
   if (differs) {
     PLEXUS_WARN("bootstrap: {} of this job cannot connect: {}", entry.socket.peer_name(), why);
   }
@@ -427,13 +427,13 @@ void LinkSet::read(Link link) {
     if (entry == nullptr) {
       return;
     }
-    const ssize_t received = entry->channel.receive(received_.data(), received_.size());
+    const ssize_t received = entry->session.receive(received_.data(), received_.size());
     if (received < 0 && (errno == EAGAIN || errno == EINTR)) {
       return;
     }
     if (received <= 0) {
       drop(link,
-           received < 0 && errno == EBADMSG ? entry->channel.error() : "the other side closed it");
+           received < 0 && errno == EBADMSG ? entry->session.error() : "the other side closed it");
       return;
     }
     if (!take_bytes(link, received_.data(), static_cast<size_t>(received))) {
@@ -496,7 +496,7 @@ bool LinkSet::take_messages(Link link) {
 /// A failed send shows as a failed receive.
 void LinkSet::flush(Link link, Entry& entry) {
   while (!entry.out.empty()) {
-    const ssize_t sent = entry.channel.send(entry.out.data() + entry.sent_bytes,
+    const ssize_t sent = entry.session.send(entry.out.data() + entry.sent_bytes,
                                             entry.out.size() - entry.sent_bytes);
     if (sent <= 0) {
       break;

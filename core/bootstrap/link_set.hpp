@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connections of one endpoint of the control plane: a listening socket, connections that others
 // made to it and that it made to others. Each proves in both directions that the other side knows
-// the job's secret (security/channel.hpp) before a message is taken. Pending peers (port scans,
+// the job's secret (security/session.hpp) before a message is taken. Pending peers (port scans,
 // garbage, half-open connections, a wrong secret) are dropped without effect on the job.
 //
 // Nothing blocks but wait(). Threads: one at a time, except that wait() may run beside other calls.
@@ -21,7 +21,7 @@
 #include "core/bootstrap/message.hpp"
 #include "core/os/own_fds.hpp"
 #include "core/os/socket.hpp"
-#include "security/channel.hpp"
+#include "security/session.hpp"
 #include "security/silence.hpp"
 
 namespace plexus {
@@ -29,7 +29,7 @@ namespace plexus {
 /// A connection whose sides have proved themselves, and on which nothing was received since.
 struct ProvenSocket {
   Socket socket;
-  security::Channel channel;  // borrows it
+  security::Session session;  // borrows it
 };
 
 class LinkSet {
@@ -114,7 +114,7 @@ class LinkSet {
   struct Entry {
     enum class State { kConnecting, kProving, kOpen, kFinishing } state;
     Socket socket;
-    security::Channel channel = {};  // from kProving on
+    security::Session session = {};  // from kProving on
     SocketAddress address = {};      // of the other side, where this one connects
     security::Key key = {};          // of the listener there
     Deadline deadline = Deadline::never();

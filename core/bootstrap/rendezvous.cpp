@@ -109,20 +109,20 @@ Result<Socket> connect_to_introducer(const SocketAddress& address,
 
 /// Advances a connection to the introducer until both sides have proved themselves.
 Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Patience& patience) {
-  security::Channel channel(socket.fd(), security::Role::kCaller, terms);
+  security::Session session(socket.fd(), security::Role::kCaller, terms);
   for (;;) {
-    switch (channel.advance()) {
-      case security::Channel::State::kProven:
-        return ProvenSocket{std::move(socket), std::move(channel)};
-      case security::Channel::State::kFailed:
-        return channel.was_cut() ? fail(Code::kRemoteError, "{}", channel.error())
+    switch (session.advance()) {
+      case security::Session::State::kProven:
+        return ProvenSocket{std::move(socket), std::move(session)};
+      case security::Session::State::kFailed:
+        return session.was_cut() ? fail(Code::kRemoteError, "{}", session.error())
                                  : fail(Code::kInvalidUsage,
                                         "who listens there, the process that made the unique id or "
                                         "another one, was not accepted: {}",
-                                        channel.error());
-      case security::Channel::State::kPending:
+                                        session.error());
+      case security::Session::State::kPending:
         PLEXUS_TRY(
-            patience.wait(socket.fd(), channel.awaits(), "waiting for " + socket.peer_name()));
+            patience.wait(socket.fd(), session.awaits(), "waiting for " + socket.peer_name()));
     }
   }
 }
@@ -214,7 +214,7 @@ class Joining {
           fmt::format("rank {} ({}:{})", info.rank, info.process.host, info.process.pid));
       const std::string bytes =
           encode(Message{.type = MessageType::kFail, .from = ~0U, .payload = encode(error)});
-      (void)proven.channel.send(bytes.data(), bytes.size());
+      (void)proven.session.send(bytes.data(), bytes.size());
       return server;
     }
     if (introducer_.job != id_.job) {

@@ -30,7 +30,7 @@ plugin::Failure Member::lost(const std::string& why) {
 }
 
 std::string Member::failure_text() const {
-  return errno == EBADMSG ? channel_.error() : plugin::errno_text();
+  return errno == EBADMSG ? session_.error() : plugin::errno_text();
 }
 
 // ---- connecting ----
@@ -98,20 +98,20 @@ Result<Progress> Member::finish_connect() {
     state_ = State::kIdle;
     return Progress::kPending;
   }
-  channel_ = security::Channel(fd_.get(), security::Role::kCaller, options_.terms);
+  session_ = security::Session(fd_.get(), security::Role::kCaller, options_.terms);
   state_ = State::kProving;
   return Progress::kDone;
 }
 
 Result<Progress> Member::prove() {
-  switch (channel_.advance()) {
-    case security::Channel::State::kPending:
+  switch (session_.advance()) {
+    case security::Session::State::kPending:
       return Clock::now() < give_up_ ? Result<Progress>(Progress::kPending)
                                      : lost("it did not prove itself in time");
-    case security::Channel::State::kFailed:
+    case security::Session::State::kFailed:
       return lost(fmt::format("{}; the server and all members need the same {} and {}",
-                              channel_.error(), security::kModeSetting, kSecretFileSetting));
-    case security::Channel::State::kProven:
+                              session_.error(), security::kModeSetting, kSecretFileSetting));
+    case security::Session::State::kProven:
       break;
   }
   PLEXUS_TRY(say_hello());
@@ -124,7 +124,7 @@ Result<void> Member::say_hello() {
   const auto bytes =
       make_frame({.kind = FrameKind::kHello}, std::as_bytes(std::span(&hello, size_t{1})));
   // So few bytes always fit in an empty socket buffer.
-  if (channel_.send(bytes->data(), bytes->size()) != static_cast<ssize_t>(bytes->size())) {
+  if (session_.send(bytes->data(), bytes->size()) != static_cast<ssize_t>(bytes->size())) {
     return lost(failure_text());
   }
   return ok();
@@ -224,7 +224,7 @@ Result<void> Member::send_parts() {
     iovec parts[] = {
         {reinterpret_cast<std::byte*>(frame) + sizeof(WireFrame) - frame_left, frame_left},
         {payload + payload_sent, request.frame.size_bytes - payload_sent}};
-    const ssize_t sent = channel_.send(parts);
+    const ssize_t sent = session_.send(parts);
     if (sent < 0 && is_for_later(errno)) {
       return ok();
     }
@@ -246,7 +246,7 @@ Result<void> Member::send_parts() {
 
 Result<Progress> Member::read_to(std::byte* target, size_t size_bytes) {
   while (read_bytes_ < size_bytes) {
-    const ssize_t got = channel_.receive(target + read_bytes_, size_bytes - read_bytes_);
+    const ssize_t got = session_.receive(target + read_bytes_, size_bytes - read_bytes_);
     if (got < 0 && is_for_later(errno)) {
       return Progress::kPending;
     }

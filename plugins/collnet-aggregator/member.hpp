@@ -13,7 +13,7 @@
 #include "plugins/collnet-aggregator/address.hpp"
 #include "plugins/collnet-aggregator/server.hpp"
 #include "plugins/support/log.hpp"
-#include "security/channel.hpp"
+#include "security/session.hpp"
 
 namespace plexus::aggregator {
 
@@ -71,14 +71,14 @@ class Member {
   /// An Error: the server's host does not answer any more.
   Result<void> look_for_silence();
   [[nodiscard]] plugin::Failure lost(const std::string& why);
-  /// The text of the latest error of `channel_`.
+  /// The text of the latest error of `session_`.
   [[nodiscard]] std::string failure_text() const;
 
   Options options_;
   // Destroyed after the connection, so that the server sees this member leave first.
   std::unique_ptr<HostedServer> hosted_;
   UniqueFd fd_;
-  security::Channel channel_;
+  security::Session session_;
   State state_ = State::kIdle;
   security::Silence silence_;
   Clock::time_point next_look_{};

@@ -104,8 +104,8 @@ void Server::poll_once() {
   bool has_more = false;  // that poll() does not know of
   for (const auto& [number, link] : links_) {
     const int proven_events = (reads(link) ? POLLIN : 0) | (link.output.empty() ? 0 : POLLOUT);
-    const int events = link.is_proven ? proven_events : link.channel.awaits();
-    has_more = has_more || (reads(link) && link.channel.may_have_more());
+    const int events = link.is_proven ? proven_events : link.session.awaits();
+    has_more = has_more || (reads(link) && link.session.may_have_more());
     polled.push_back({link.fd.get(), static_cast<int16_t>(events), 0});
     numbers.push_back(number);
   }
@@ -118,7 +118,7 @@ void Server::poll_once() {
   for (size_t i = 0; i < numbers.size(); ++i) {
     const Link& link = links_.at(numbers[i]);
     const int ignored = link.is_proven ? POLLOUT : 0;  // write_to() is called in any case
-    if ((polled[i + 2].revents & ~ignored) != 0 || link.channel.may_have_more()) {
+    if ((polled[i + 2].revents & ~ignored) != 0 || link.session.may_have_more()) {
       progress(numbers[i]);
     }
   }
@@ -151,7 +151,7 @@ void Server::accept_all() {
     set_options(fd.get());
     const int number = next_link_++;
     Link& link = links_[number];
-    link.channel = security::Channel(fd.get(), security::Role::kListener, terms_);
+    link.session = security::Session(fd.get(), security::Role::kListener, terms_);
     link.fd = std::move(fd);
     link.peer = address.to_string();
     link.since = Clock::now();
@@ -214,13 +214,13 @@ void Server::progress(int number) {
 
 bool Server::prove(int number) {
   Link& link = links_.at(number);
-  const auto state = link.channel.advance();
-  if (state == security::Channel::State::kFailed) {
-    report_pending_peer(link, link.channel.error());
+  const auto state = link.session.advance();
+  if (state == security::Session::State::kFailed) {
+    report_pending_peer(link, link.session.error());
     drop(number);
     return false;
   }
-  if (state == security::Channel::State::kPending) {
+  if (state == security::Session::State::kPending) {
     return false;
   }
   link.is_proven = true;
@@ -231,14 +231,14 @@ bool Server::prove(int number) {
 void Server::read_from(int number) {
   Link& link = links_.at(number);
   const iovec room{buffer_.data(), buffer_.size()};
-  const ssize_t got = link.channel.receive(std::span(&room, 1));
+  const ssize_t got = link.session.receive(std::span(&room, 1));
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
   }
   if (got <= 0) {
     leave(number,
           got == 0           ? "it closed the connection"
-          : errno == EBADMSG ? link.channel.error()
+          : errno == EBADMSG ? link.session.error()
                              : plugin::errno_text(),
           false);
     return;
@@ -284,7 +284,7 @@ void Server::write_to(int number) {
     const iovec rest{
         const_cast<std::byte*>(bytes.data()) + link.sent_bytes,  // NOLINT(*-const-cast)
         bytes.size() - link.sent_bytes};                         // send() only reads it
-    const ssize_t sent = link.channel.send(std::span(&rest, 1));
+    const ssize_t sent = link.session.send(std::span(&rest, 1));
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
       return;
     }

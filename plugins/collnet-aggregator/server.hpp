@@ -16,7 +16,7 @@
 
 #include "plugins/collnet-aggregator/address.hpp"
 #include "plugins/collnet-aggregator/groups.hpp"
-#include "security/channel.hpp"
+#include "security/session.hpp"
 
 namespace plexus::aggregator {
 
@@ -38,7 +38,7 @@ class Server {
   using Clock = std::chrono::steady_clock;
   struct Link {
     UniqueFd fd;
-    security::Channel channel;
+    security::Session session;
     std::string peer;
     std::deque<std::shared_ptr<const Bytes>> output;
     size_t sent_bytes = 0;  // sent so far of the first message

@@ -48,16 +48,16 @@ Result<void> prepare_control_socket(int fd) {
 }
 
 ControlSocket::ControlSocket(plugin::UniqueFd fd, security::Role role, const security::Terms& terms)
-    : fd_(std::move(fd)), channel_(fd_.get(), role, terms) {}
+    : fd_(std::move(fd)), session_(fd_.get(), role, terms) {}
 
 Result<Progress> ControlSocket::prove() {
-  switch (channel_.advance()) {
-    case security::Channel::State::kPending:
+  switch (session_.advance()) {
+    case security::Session::State::kPending:
       return Progress::kPending;
-    case security::Channel::State::kProven:
+    case security::Session::State::kProven:
       return Progress::kDone;
     default:
-      return fail(PLEXUS_REMOTE_ERROR, "{}", channel_.error());
+      return fail(PLEXUS_REMOTE_ERROR, "{}", session_.error());
   }
 }
 
@@ -68,7 +68,7 @@ Result<void> ControlSocket::send(std::span<const std::byte> bytes) {
 
 Result<void> ControlSocket::flush() {
   while (!output_.empty()) {
-    const ssize_t n = channel_.send(output_.data(), output_.size());
+    const ssize_t n = session_.send(output_.data(), output_.size());
     if (n < 0) {
       if (is_nothing_yet(errno)) {
         return ok();
@@ -83,7 +83,7 @@ Result<void> ControlSocket::flush() {
 Result<Progress> ControlSocket::receive(std::span<std::byte> message) {
   const size_t had = input_.size();
   input_.resize(message.size());
-  const ssize_t n = channel_.receive(input_.data() + had, input_.size() - had);
+  const ssize_t n = session_.receive(input_.data() + had, input_.size() - had);
   input_.resize(had + static_cast<size_t>(std::max<ssize_t>(n, 0)));
   if (n < 0 && !is_nothing_yet(errno)) {
     return fail(PLEXUS_REMOTE_ERROR, "{}", plugin::errno_text());

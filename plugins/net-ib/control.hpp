@@ -13,7 +13,7 @@
 
 #include "plugins/net-ib/wire.hpp"
 #include "plugins/support/unique_fd.hpp"
-#include "security/channel.hpp"
+#include "security/session.hpp"
 
 namespace plexus::net_ib {
 
@@ -33,7 +33,7 @@ class ControlSocket {
 
  private:
   plugin::UniqueFd fd_;
-  security::Channel channel_;  // borrows it
+  security::Session session_;  // borrows it
   std::vector<std::byte> output_;
   std::vector<std::byte> input_;
 };

@@ -89,7 +89,7 @@ Result<void> Listener::post(uint32_t index) {
       "post a receive", place_.device->name());
 }
 
-Result<Progress> Listener::try_accept(std::unique_ptr<Channel>& channel) {
+Result<Progress> Listener::try_accept(std::unique_ptr<Flow>& flow) {
   PLEXUS_TRY(hear());
   for (auto pending = pending_peers_.begin(); pending != pending_peers_.end();) {
     const Result<Progress> progress = advance(*pending);
@@ -97,7 +97,7 @@ Result<Progress> Listener::try_accept(std::unique_ptr<Channel>& channel) {
       refuse(progress.error().text);
       pending = forget(pending);
     } else if (progress.value() == Progress::kDone) {
-      channel = std::move(pending->channel);
+      flow = std::move(pending->flow);
       pending_peers_.erase(pending);
       return Progress::kDone;
     } else {
@@ -153,10 +153,10 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
   }
   const auto rails = std::min(static_cast<uint32_t>(place_.device->rails.size()),
                               static_cast<uint32_t>(greeting.rails));
-  PLEXUS_TRY(channel, Channel::open({place_.device, place_.settings, place_.links, place_.log,
-                                     Direction::kIn, greeting.origin, greeting.link, rails,
-                                     greeting.nonce}));
-  const Result<WireGreeting> answer = make_answer(*channel, greeting);
+  PLEXUS_TRY(flow,
+             Flow::open({place_.device, place_.settings, place_.links, place_.log, Direction::kIn,
+                         greeting.origin, greeting.link, rails, greeting.nonce}));
+  const Result<WireGreeting> answer = make_answer(*flow, greeting);
   if (answer.has_error()) {
     refuse(answer.error().text);
     std::erase(seen_, greeting.nonce);
@@ -165,17 +165,17 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
   if (pending_peers_.size() == kPendingPeersMax) {
     forget(pending_peers_.begin());
   }
-  pending_peers_.push_back({std::move(channel), answer.value(), greeting.nonce,
+  pending_peers_.push_back({std::move(flow), answer.value(), greeting.nonce,
                             Clock::now() + place_.settings->connect_timeout});
   return ok();
 }
 
-Result<WireGreeting> Listener::make_answer(Channel& channel, const WireGreeting& greeting) {
-  const auto lock = channel.lock();
-  PLEXUS_TRY(channel.meet(greeting));
-  PLEXUS_TRY(answer, channel.make_greeting());
+Result<WireGreeting> Listener::make_answer(Flow& flow, const WireGreeting& greeting) {
+  const auto lock = flow.lock();
+  PLEXUS_TRY(flow.meet(greeting));
+  PLEXUS_TRY(answer, flow.make_greeting());
   seal(answer, wire_.key, &greeting.challenge);
-  channel.expect_ready(wire_.key, {.caller = greeting.challenge, .listener = answer.challenge});
+  flow.expect_ready(wire_.key, {.caller = greeting.challenge, .listener = answer.challenge});
   return answer;
 }
 
@@ -188,22 +188,22 @@ std::vector<Listener::PendingPeer>::iterator Listener::forget(
 }
 
 Result<Progress> Listener::advance(PendingPeer& pending) {
-  Channel& channel = *pending.channel;
-  const auto lock = channel.lock();
-  if (!channel.progress()) {
-    channel.wait_idle();
+  Flow& flow = *pending.flow;
+  const auto lock = flow.lock();
+  if (!flow.progress()) {
+    flow.wait_idle();
   }
-  const bool is_ready = channel.ready_rails() == (1u << channel.rails()) - 1;
-  const Failure* const gone = channel.departure();
+  const bool is_ready = flow.ready_rails() == (1u << flow.rails()) - 1;
+  const Failure* const gone = flow.departure();
   // a peer that was ready may have sent all its data before it closed
   if (gone != nullptr && !is_ready) {
     return *gone;
   }
   if (!is_ready && Clock::now() > pending.deadline) {
-    return fail(PLEXUS_TIMEOUT, "{} did not finish connecting in time", channel.peer());
+    return fail(PLEXUS_TIMEOUT, "{} did not finish connecting in time", flow.peer());
   }
-  PLEXUS_TRY(sent, channel.send_greeting(pending.answer, channel.peer_address(0),
-                                         channel.tags().make(TagKind::kGreeting)));
+  PLEXUS_TRY(sent, flow.send_greeting(pending.answer, flow.peer_address(0),
+                                      flow.tags().make(TagKind::kGreeting)));
   return sent == Progress::kDone && is_ready ? Progress::kDone : Progress::kPending;
 }
 
@@ -236,18 +236,18 @@ Result<void> Connector::start_attempt() {
   ++attempts_;
   PLEXUS_TRY(nonce, random_value<uint32_t>());
   const auto rails = static_cast<uint32_t>(place_.device->rails.size());
-  PLEXUS_TRY(channel, Channel::open({place_.device, place_.settings, place_.links, place_.log,
-                                     Direction::kOut, wire_.origin, 0, rails, nonce}));
-  auto lock = channel->lock();
-  target_ = channel->endpoint(0).address_text(wire_.address);
-  const auto listener = find_listener(*channel);
+  PLEXUS_TRY(flow, Flow::open({place_.device, place_.settings, place_.links, place_.log,
+                               Direction::kOut, wire_.origin, 0, rails, nonce}));
+  auto lock = flow->lock();
+  target_ = flow->endpoint(0).address_text(wire_.address);
+  const auto listener = find_listener(*flow);
   if (listener.has_error()) {
     return fail(listener.error().code,
                 "cannot connect to {}: {}; check that the peer runs, or choose another card with "
                 "PLEXUS_OFI_DOMAIN",
                 target_, listener.error().text);
   }
-  PLEXUS_TRY(hello, channel->make_greeting());
+  PLEXUS_TRY(hello, flow->make_greeting());
   hello.origin = place_.links->number_of(*place_.device);
   seal(hello, wire_.key, nullptr);
   if (hello.address_bytes != wire_.address_bytes) {
@@ -259,28 +259,28 @@ Result<void> Connector::start_attempt() {
   lock.unlock();
   hello_ = hello;
   listener_ = listener.value();
-  channel_ = std::move(channel);
+  flow_ = std::move(flow);
   step_ = Step::kHello;
   next_hello_ = Clock::now() + kHelloPause;
   return ok();
 }
 
-Result<fi_addr_t> Connector::find_listener(Channel& channel) const {
-  if (channel.is_shared_memory()) {
+Result<fi_addr_t> Connector::find_listener(Flow& flow) const {
+  if (flow.is_shared_memory()) {
     PLEXUS_TRY(inside, find_listen_end(wire_.address));
-    channel.keep_open(std::move(inside));
+    flow.keep_open(std::move(inside));
   }
-  return channel.endpoint(0).insert(wire_.address);
+  return flow.endpoint(0).insert(wire_.address);
 }
 
-Result<Progress> Connector::try_connect(std::unique_ptr<Channel>& channel) {
-  if (channel_ == nullptr) {
+Result<Progress> Connector::try_connect(std::unique_ptr<Flow>& flow) {
+  if (flow_ == nullptr) {
     if (Clock::now() < retry_time_) {
       return Progress::kPending;
     }
     PLEXUS_TRY(start_attempt());
   }
-  if (channel_->is_deserted()) {
+  if (flow_->is_deserted()) {
     return fail(PLEXUS_REMOTE_ERROR, "cannot connect to {}: it was closed before it answered",
                 target_);
   }
@@ -290,13 +290,13 @@ Result<Progress> Connector::try_connect(std::unique_ptr<Channel>& channel) {
     return Progress::kPending;
   }
   if (progress.value() == Progress::kDone) {
-    channel = std::move(channel_);
+    flow = std::move(flow_);
   }
   return progress.value();
 }
 
 Result<void> Connector::greet() {
-  PLEXUS_TRY(sent, channel_->send_greeting(hello_, listener_, listener_tag(*place_.device)));
+  PLEXUS_TRY(sent, flow_->send_greeting(hello_, listener_, listener_tag(*place_.device)));
   const auto now = Clock::now();
   if (sent == Progress::kDone) {
     step_ = Step::kAnswer;
@@ -308,39 +308,39 @@ Result<void> Connector::greet() {
 }
 
 Result<Progress> Connector::advance() {
-  const auto lock = channel_->lock();
-  if (!channel_->progress()) {
-    channel_->wait_idle();
+  const auto lock = flow_->lock();
+  if (!flow_->progress()) {
+    flow_->wait_idle();
   }
-  if (const Failure* gone = channel_->departure()) {
+  if (const Failure* gone = flow_->departure()) {
     return *gone;
   }
   if (step_ != Step::kReady) {
     PLEXUS_TRY(greet());
-    PLEXUS_TRY(answer, channel_->receive_greeting(wire_.key, hello_.challenge));
+    PLEXUS_TRY(answer, flow_->receive_greeting(wire_.key, hello_.challenge));
     if (!answer) {
-      if (step_ == Step::kAnswer && Clock::now() > next_hello_ && !channel_->is_shared_memory()) {
+      if (step_ == Step::kAnswer && Clock::now() > next_hello_ && !flow_->is_shared_memory()) {
         next_hello_ = Clock::now() + kHelloPause;
-        channel_->forget_greeting();
+        flow_->forget_greeting();
       }
       return Progress::kPending;
     }
-    PLEXUS_TRY(channel_->meet(*answer));
+    PLEXUS_TRY(flow_->meet(*answer));
     challenges_ = {.caller = hello_.challenge, .listener = answer->challenge};
     step_ = Step::kReady;
     rails_announced_ = 0;
   }
-  while (rails_announced_ < channel_->rails() &&
-         channel_->send_control(make_ready(wire_.key, challenges_, rails_announced_),
-                                rails_announced_)) {
+  while (
+      rails_announced_ < flow_->rails() &&
+      flow_->send_control(make_ready(wire_.key, challenges_, rails_announced_), rails_announced_)) {
     ++rails_announced_;
   }
-  const bool is_done = rails_announced_ == channel_->rails() && channel_->are_controls_sent();
+  const bool is_done = rails_announced_ == flow_->rails() && flow_->are_controls_sent();
   return is_done ? Progress::kDone : Progress::kPending;
 }
 
 Result<void> Connector::retry(const std::string& reason) {
-  channel_.reset();
+  flow_.reset();
   if (Clock::now() + kRetryPause > deadline_) {
     return fail(PLEXUS_REMOTE_ERROR,
                 "cannot connect to {}: {} ({} attempt{}); check that the peer runs and that no "

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/net-ofi/channel.hpp"
+#include "plugins/net-ofi/flow.hpp"
 
 namespace plexus::net_ofi {
 
@@ -36,14 +36,14 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   ~Listener();
 
-  /// kDone: `channel` is the next connection.
-  [[nodiscard]] Result<Progress> try_accept(std::unique_ptr<Channel>& channel);
+  /// kDone: `flow` is the next connection.
+  [[nodiscard]] Result<Progress> try_accept(std::unique_ptr<Flow>& flow);
 
  private:
   static constexpr uint32_t kGreetings = 16;
   /// A connection in progress.
   struct PendingPeer {
-    std::unique_ptr<Channel> channel;
+    std::unique_ptr<Flow> flow;
     WireGreeting answer{};
     uint32_t nonce = 0;
     Clock::time_point deadline;  // for the last kReady
@@ -52,7 +52,7 @@ class Listener {
   [[nodiscard]] Result<void> post(uint32_t index);
   [[nodiscard]] Result<void> hear();
   [[nodiscard]] Result<void> admit(const WireGreeting& greeting);
-  [[nodiscard]] Result<WireGreeting> make_answer(Channel& channel, const WireGreeting& greeting);
+  [[nodiscard]] Result<WireGreeting> make_answer(Flow& flow, const WireGreeting& greeting);
   void refuse(const std::string& reason);
   std::vector<PendingPeer>::iterator forget(std::vector<PendingPeer>::iterator pending);
   /// Returns whether the connection is complete.
@@ -78,13 +78,13 @@ class Connector {
                                                 const plexus_net_handle_t& handle);
 
   /// kDone: connected. Retries until PLEXUS_OFI_CONNECT_TIMEOUT_MS.
-  [[nodiscard]] Result<Progress> try_connect(std::unique_ptr<Channel>& channel);
+  [[nodiscard]] Result<Progress> try_connect(std::unique_ptr<Flow>& flow);
 
  private:
   enum class Step { kHello, kAnswer, kReady };
   explicit Connector(const Place& place) : place_(place) {}
   [[nodiscard]] Result<void> start_attempt();
-  [[nodiscard]] Result<fi_addr_t> find_listener(Channel& channel) const;
+  [[nodiscard]] Result<fi_addr_t> find_listener(Flow& flow) const;
   [[nodiscard]] Result<Progress> advance();
   [[nodiscard]] Result<void> greet();
   /// Schedules another attempt, or gives up.
@@ -92,7 +92,7 @@ class Connector {
 
   Place place_;
   WireHandle wire_{};
-  std::unique_ptr<Channel> channel_;  // the current attempt's; null: waiting for `retry_time_`
+  std::unique_ptr<Flow> flow_;  // the current attempt's; null: waiting for `retry_time_`
   fi_addr_t listener_ = FI_ADDR_UNSPEC;
   std::string target_;
   WireGreeting hello_{};

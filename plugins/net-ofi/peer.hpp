@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process at the other end. libfabric does not tell a receiver that its peer died, so a peer on
-// the same host is watched through the system, and a peer on another host is probed (channel.hpp).
+// the same host is watched through the system, and a peer on another host is probed (flow.hpp).
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ struct Context {
   using Device = net_ofi::Device;
   using Listener = net_ofi::Listener;
   using Connector = net_ofi::Connector;
-  using Link = std::unique_ptr<Channel>;
+  using Link = std::unique_ptr<Flow>;
   using SendConnection = net_ofi::SendConnection;
   using RecvConnection = net_ofi::RecvConnection;
   using SendRequest = net_ofi::SendRequest;
@@ -51,15 +51,15 @@ struct Context {
   [[nodiscard]] auto connect_from(const Device& device, const plexus_net_handle_t& handle) const {
     return Connector::create(place_of(device), cards.provider(), handle);
   }
-  Result<std::unique_ptr<SendConnection>> make_send(const Device& device, Link&& channel) const {
+  Result<std::unique_ptr<SendConnection>> make_send(const Device& device, Link&& flow) const {
     plexus_net_properties_t facts{};
     describe(device, facts);
     return std::make_unique<SendConnection>(
-        std::move(channel),
+        std::move(flow),
         SendConnection::Options{settings.stripe_bytes_min, facts.message_bytes_max});
   }
-  static Result<std::unique_ptr<RecvConnection>> make_recv(const Device&, Link&& channel) {
-    return std::make_unique<RecvConnection>(std::move(channel));
+  static Result<std::unique_ptr<RecvConnection>> make_recv(const Device&, Link&& flow) {
+    return std::make_unique<RecvConnection>(std::move(flow));
   }
   static int32_t deregister(plexus_net_memory_t* memory) {
     net_ofi::deregister(*memory);

@@ -26,7 +26,7 @@ std::byte& nothing() {
 // ------------------------------------------------------------------------------------ Connection
 
 Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region_t& region) const {
-  const Domain& first = channel_->domain(0);
+  const Domain& first = flow_->domain(0);
   if ((first.memory_kinds() & region.kind) == 0) {
     return fail(PLEXUS_INVALID_USAGE,
                 "net-ofi does not support {} on {}; set PLEXUS_OFI_HMEM=1 to see why",
@@ -36,13 +36,13 @@ Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region
     return fail(PLEXUS_INVALID_ARGUMENT, "cannot register a region of {} bytes at a null address",
                 region.size_bytes);
   }
-  const Channel& ends = *channel_;
+  const Flow& ends = *flow_;
   const bool is_needed = first.needs_registration(region.kind);
   if (!is_needed || region.size_bytes == 0) {
     return static_cast<plexus_net_memory_t*>(nullptr);
   }
   auto memory = std::make_unique<plexus_net_memory_t>();
-  memory->channel = &ends;
+  memory->flow = &ends;
   memory->begin = region.data;
   memory->kind = region.kind;
   for (uint32_t rail = 0; rail < ends.rails(); ++rail) {
@@ -58,22 +58,22 @@ Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region
 }
 
 void deregister(plexus_net_memory_t& memory) {
-  for (uint32_t rail = 0; rail < memory.channel->rails(); ++rail) {
+  for (uint32_t rail = 0; rail < memory.flow->rails(); ++rail) {
     if (memory.registrations[rail] != nullptr) {
-      memory.channel->domain(rail).memory().release(memory.registrations[rail]);
+      memory.flow->domain(rail).memory().release(memory.registrations[rail]);
     }
   }
 }
 
-Connection::Connection(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {
-  const auto lock = channel_->lock();
-  channel_->set_messages(this);
+Connection::Connection(std::unique_ptr<Flow> flow) : flow_(std::move(flow)) {
+  const auto lock = flow_->lock();
+  flow_->set_messages(this);
 }
 
 void Connection::advance() {
-  if (!channel_->progress()) {
-    channel_->wait_idle();
-    if (const Failure* end = channel_->ended(); end != nullptr && !is_broken()) {
+  if (!flow_->progress()) {
+    flow_->wait_idle();
+    if (const Failure* end = flow_->ended(); end != nullptr && !is_broken()) {
       break_off(*end);
     }
   }
@@ -92,13 +92,13 @@ void Connection::break_off(Failure failure) {
 }
 
 int32_t Connection::report_failure() noexcept {
-  channel_->close(0);
+  flow_->close(0);
   log().error(failure_->text.c_str());
   return failure_->code;
 }
 
 Failure Connection::failure_of(const Event& event, const char* what) const {
-  if (const Failure* gone = channel_->departure()) {
+  if (const Failure* gone = flow_->departure()) {
     return *gone;
   }
   const bool is_gone = is_peer_gone(event.error) || event.error == FI_ECANCELED;
@@ -108,8 +108,8 @@ Failure Connection::failure_of(const Event& event, const char* what) const {
 
 // -------------------------------------------------------------------------------- SendConnection
 
-SendConnection::SendConnection(std::unique_ptr<Channel> channel, const Options& options)
-    : Connection(std::move(channel)), options_(options) {
+SendConnection::SendConnection(std::unique_ptr<Flow> flow, const Options& options)
+    : Connection(std::move(flow)), options_(options) {
   for (SendRequest& request : requests_) {
     request.kind = plexus_net_request::Kind::kSend;
     request.connection = this;
@@ -122,8 +122,8 @@ SendConnection::SendConnection(std::unique_ptr<Channel> channel, const Options& 
 }
 
 SendConnection::~SendConnection() {
-  const auto lock = channel().lock();
-  channel().close(sent_);
+  const auto lock = flow().lock();
+  flow().close(sent_);
 }
 
 int32_t SendConnection::isend(const void* data,
@@ -131,7 +131,7 @@ int32_t SendConnection::isend(const void* data,
                               int32_t tag,
                               const plexus_net_memory_t* memory,
                               plexus_net_request_t** request) {
-  const auto lock = channel().lock();
+  const auto lock = flow().lock();
   if (is_broken()) {
     return report_failure();
   }
@@ -144,7 +144,7 @@ int32_t SendConnection::isend(const void* data,
     advance();
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
   }
-  if (const Failure* gone = channel().departure()) {
+  if (const Failure* gone = flow().departure()) {
     break_off(*gone);
     return report_failure();
   }
@@ -153,9 +153,9 @@ int32_t SendConnection::isend(const void* data,
   fresh.size_bytes = size_bytes;
   fresh.memory = memory;
   fresh.tag = tag;
-  fresh.split = split_message(size_bytes, channel().rails(), options_.stripe_bytes_min, sequence_);
+  fresh.split = split_message(size_bytes, flow().rails(), options_.stripe_bytes_min, sequence_);
   fresh.started_rails = 0;
-  fresh.unfinished = fresh.split.blocks == 0 ? 1 : channel().rails();
+  fresh.unfinished = fresh.split.blocks == 0 ? 1 : flow().rails();
   if (!start_rail(fresh)) {
     advance();  // completions may free space in the provider's queue
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
@@ -172,7 +172,7 @@ int32_t SendConnection::isend(const void* data,
 }
 
 bool SendConnection::is_far_ahead() const noexcept {
-  const uint64_t received = channel().peer_count();
+  const uint64_t received = flow().peer_count();
   return sent_ - received >= kWindow ||
          (sent_ > received && sent_bytes_ - bytes_before_[received % kWindow] >= kWindowBytes);
 }
@@ -180,7 +180,7 @@ bool SendConnection::is_far_ahead() const noexcept {
 bool SendConnection::start_rail(SendRequest& request) {
   const uint32_t rail = request.started_rails;
   const uint64_t first_bytes = request.size_bytes - request.split.blocks * kBlockBytes;
-  const Part part = part_of(request.split, first_bytes, channel().rails(), rail);
+  const Part part = part_of(request.split, first_bytes, flow().rails(), rail);
   const Bytes bytes = {request.data + part.begin, part.size_bytes,
                        descriptor(request.memory, rail)};
   Operation& operation = request.operations[rail];
@@ -190,16 +190,16 @@ bool SendConnection::start_rail(SendRequest& request) {
     if (part.size_bytes == 0) {
       --request.unfinished;  // fewer blocks than rails
     } else {
-      result = channel().send(
-          rail, bytes, channel().tags().make(TagKind::kPart, request.tag, request.split.sequence),
-          operation);
+      result = flow().send(rail, bytes,
+                           flow().tags().make(TagKind::kPart, request.tag, request.split.sequence),
+                           operation);
     }
   } else {
     operation.kind = OperationKind::kMessage;
-    const uint64_t tag = channel().tags().make(TagKind::kMessage, request.tag);
+    const uint64_t tag = flow().tags().make(TagKind::kMessage, request.tag);
     result = request.split.blocks == 0
-                 ? channel().send(rail, bytes, tag, operation)
-                 : channel().send_with_data(rail, bytes, request.split.pack(), tag, operation);
+                 ? flow().send(rail, bytes, tag, operation)
+                 : flow().send_with_data(rail, bytes, request.split.pack(), tag, operation);
   }
   if (result == 0) {
     ++request.started_rails;
@@ -214,7 +214,7 @@ bool SendConnection::start_rail(SendRequest& request) {
 void SendConnection::start_waiting() {
   while (!waiting_.is_empty() && !is_broken()) {
     SendRequest& request = waiting_.front();
-    const uint32_t rails = request.split.blocks == 0 ? 1 : channel().rails();
+    const uint32_t rails = request.split.blocks == 0 ? 1 : flow().rails();
     while (request.started_rails < rails) {
       if (!start_rail(request)) {
         return;
@@ -235,7 +235,7 @@ void SendConnection::take_done(const Event& event) {
 }
 
 int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
-  const auto lock = channel().lock();
+  const auto lock = flow().lock();
   if (request.unfinished > 0) {
     if (!is_broken()) {
       start_waiting();
@@ -254,7 +254,7 @@ int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
 
 // -------------------------------------------------------------------------------- RecvConnection
 
-RecvConnection::RecvConnection(std::unique_ptr<Channel> channel) : Connection(std::move(channel)) {
+RecvConnection::RecvConnection(std::unique_ptr<Flow> flow) : Connection(std::move(flow)) {
   for (RecvRequest& request : requests_) {
     request.kind = plexus_net_request::Kind::kRecv;
     request.connection = this;
@@ -271,14 +271,14 @@ RecvConnection::RecvConnection(std::unique_ptr<Channel> channel) : Connection(st
 }
 
 RecvConnection::~RecvConnection() {
-  const auto lock = channel().lock();
-  channel().close(received_);
+  const auto lock = flow().lock();
+  flow().close(received_);
 }
 
 int32_t RecvConnection::irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
-  const auto lock = channel().lock();
+  const auto lock = flow().lock();
   if (is_broken()) {
     return report_failure();
   }
@@ -325,8 +325,8 @@ bool RecvConnection::post_buffer(RecvBuffer& buffer) {
   Operation& operation = buffer.operations[0];
   operation.kind = OperationKind::kMessage;
   const ssize_t result =
-      channel().receive(0, {buffer.data, buffer.capacity_bytes, descriptor(buffer.memory, 0)},
-                        channel().tags().make(TagKind::kMessage, buffer.tag), operation);
+      flow().receive(0, {buffer.data, buffer.capacity_bytes, descriptor(buffer.memory, 0)},
+                     flow().tags().make(TagKind::kMessage, buffer.tag), operation);
   if (result != 0 && result != -FI_EAGAIN) {
     break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0}, "posting a receive"));
   }
@@ -334,12 +334,12 @@ bool RecvConnection::post_buffer(RecvBuffer& buffer) {
 }
 
 bool RecvConnection::post_part(RecvBuffer& buffer, uint32_t rail) {
-  const Part part = part_of(buffer.split, buffer.first_bytes, channel().rails(), rail);
+  const Part part = part_of(buffer.split, buffer.first_bytes, flow().rails(), rail);
   Operation& operation = buffer.operations[rail];
   operation.kind = OperationKind::kPart;
-  const ssize_t result = channel().receive(
+  const ssize_t result = flow().receive(
       rail, {buffer.data + part.begin, part.size_bytes, descriptor(buffer.memory, rail)},
-      channel().tags().make(TagKind::kPart, buffer.tag, buffer.split.sequence), operation);
+      flow().tags().make(TagKind::kPart, buffer.tag, buffer.split.sequence), operation);
   if (result != 0 && result != -FI_EAGAIN) {
     break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0}, "posting a receive"));
   }
@@ -359,7 +359,7 @@ void RecvConnection::post_parts() {
 int32_t RecvConnection::flush(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
-  const auto lock = channel().lock();
+  const auto lock = flow().lock();
   if (is_broken()) {
     return report_failure();
   }
@@ -367,7 +367,7 @@ int32_t RecvConnection::flush(uint32_t count,
     log().error("a flush has 1..8 buffers");
     return PLEXUS_INVALID_ARGUMENT;
   }
-  FlushRequest* const fresh = flushes_.plan({buffers, count}, channel().rails());
+  FlushRequest* const fresh = flushes_.plan({buffers, count}, flow().rails());
   if (fresh == nullptr) {
     *request = nullptr;  // host memory: visible already
     return PLEXUS_OK;
@@ -379,14 +379,14 @@ int32_t RecvConnection::flush(uint32_t count,
 }
 
 void RecvConnection::start_flushes() {
-  const ssize_t result = flushes_.start(channel());
+  const ssize_t result = flushes_.start(flow());
   if (result != 0 && result != -FI_EAGAIN) {
     break_off(failure_of({nullptr, 0, 0, static_cast<int>(-result), 0}, "reading GPU memory back"));
   }
 }
 
 int32_t RecvConnection::test(FlushRequest& request) {
-  const auto lock = channel().lock();
+  const auto lock = flow().lock();
   if (request.unfinished > 0 && !is_broken()) {
     start_flushes();
     advance();
@@ -420,7 +420,7 @@ void RecvConnection::take_done(const Event& event) {
     take_message(buffer, event);
   } else {
     const Part part =
-        part_of(buffer.split, buffer.first_bytes, channel().rails(), event.operation->index);
+        part_of(buffer.split, buffer.first_bytes, flow().rails(), event.operation->index);
     if (event.size_bytes != part.size_bytes) {
       break_off(fail(
           PLEXUS_REMOTE_ERROR,
@@ -433,7 +433,7 @@ void RecvConnection::take_done(const Event& event) {
 }
 
 void RecvConnection::take_message(RecvBuffer& buffer, const Event& event) {
-  buffer.split = channel().rails() > 1 ? Split::unpack(event.data) : Split{};
+  buffer.split = flow().rails() > 1 ? Split::unpack(event.data) : Split{};
   buffer.first_bytes = event.size_bytes;
   buffer.size_bytes = event.size_bytes + buffer.split.blocks * kBlockBytes;
   if (buffer.size_bytes > buffer.capacity_bytes) {
@@ -441,9 +441,9 @@ void RecvConnection::take_message(RecvBuffer& buffer, const Event& event) {
   }
   PLEXUS_DCHECK(buffer.unfinished == 1, buffer.unfinished);
   --buffer.unfinished;
-  for (uint32_t rail = 1; buffer.split.blocks > 0 && rail < channel().rails(); ++rail) {
+  for (uint32_t rail = 1; buffer.split.blocks > 0 && rail < flow().rails(); ++rail) {
     PLEXUS_DCHECK(waiting_parts_.size() < waiting_parts_.capacity(), waiting_parts_.size());
-    if (part_of(buffer.split, buffer.first_bytes, channel().rails(), rail).size_bytes > 0) {
+    if (part_of(buffer.split, buffer.first_bytes, flow().rails(), rail).size_bytes > 0) {
       waiting_parts_.push_back({&buffer, rail});
       ++buffer.unfinished;
     }
@@ -474,15 +474,15 @@ Failure RecvConnection::too_long(const RecvBuffer& buffer, uint64_t size_bytes) 
 void RecvConnection::send_credit() {
   const bool is_due =
       received_ - announced_ >= kCreditStep || unannounced_bytes_ >= kCreditStepBytes;
-  if (is_due && channel().departure() == nullptr &&
-      channel().send_control(ControlType::kCredit, received_)) {
+  if (is_due && flow().departure() == nullptr &&
+      flow().send_control(ControlType::kCredit, received_)) {
     announced_ = received_;
     unannounced_bytes_ = 0;
   }
 }
 
 int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
-  const auto lock = channel().lock();
+  const auto lock = flow().lock();
   if (request.unfinished > 0) {
     if (!is_broken()) {
       post_waiting();

@@ -18,7 +18,7 @@
 
 #include "plugin-api/plexus_net.h"
 
-#include "plugins/net-ofi/channel.hpp"
+#include "plugins/net-ofi/flow.hpp"
 #include "plugins/net-ofi/flush.hpp"
 #include "plugins/support/pointer_queue.hpp"
 
@@ -27,7 +27,7 @@ namespace plexus::net_ofi {
 /// Receives in flight per connection, and sends per buffer of these receives.
 inline constexpr uint32_t kRequests = 32;
 inline constexpr uint32_t kSendRequests = kRequests * PLEXUS_NET_RECVS_MAX;
-// The two connections of a link share this, together with their channels' control messages.
+// The two connections of a link share this, together with their flows' control messages.
 static_assert(kOperationsMax >= kSendRequests + 2 * kRequests);
 /// Number of messages that a sender may be ahead of its receiver.
 inline constexpr uint64_t kWindow = 512;
@@ -39,29 +39,29 @@ inline constexpr uint64_t kCreditStepBytes = kWindowBytes / 4;
 
 using plugin::PointerQueue;
 
-/// The common part of both ends: the channel, registration, the reason of a failure.
+/// The common part of both ends: the flow, registration, the reason of a failure.
 class Connection : private EventSink {
  public:
-  [[nodiscard]] const plugin::Log& log() const noexcept { return channel_->log(); }
+  [[nodiscard]] const plugin::Log& log() const noexcept { return flow_->log(); }
   [[nodiscard]] Result<plexus_net_memory_t*> register_memory(
       const plexus_net_region_t& region) const;
 
  protected:
-  explicit Connection(std::unique_ptr<Channel> channel);
+  explicit Connection(std::unique_ptr<Flow> flow);
   ~Connection() = default;
 
-  [[nodiscard]] Channel& channel() const noexcept { return *channel_; }
-  [[nodiscard]] const std::string& peer() const noexcept { return channel_->peer(); }
+  [[nodiscard]] Flow& flow() const noexcept { return *flow_; }
+  [[nodiscard]] const std::string& peer() const noexcept { return flow_->peer(); }
   [[nodiscard]] static void* descriptor(const plexus_net_memory_t* memory, uint32_t rail) noexcept {
     const bool is_registered = memory != nullptr && memory->registrations[rail] != nullptr;
     return is_registered ? ::fi_mr_desc(memory->registrations[rail]) : nullptr;
   }
-  /// Drives the channel; notices after an idle time that the peer is gone.
+  /// Drives the flow; notices after an idle time that the peer is gone.
   void advance();
-  /// Starts nothing more. report_failure() closes the channel.
+  /// Starts nothing more. report_failure() closes the flow.
   void break_off(Failure failure);
   [[nodiscard]] bool is_broken() const noexcept { return failure_.has_value(); }
-  /// For a broken connection: closes the channel, after which no buffer is accessed, reports the
+  /// For a broken connection: closes the flow, after which no buffer is accessed, reports the
   /// reason to the host and returns the code.
   [[nodiscard]] int32_t report_failure() noexcept;
   /// The connection's failure for an operation that ended with an error.
@@ -71,7 +71,7 @@ class Connection : private EventSink {
   virtual void take_done(const Event& event) = 0;
   void take(const Event& event) final;
 
-  std::unique_ptr<Channel> channel_;
+  std::unique_ptr<Flow> flow_;
   std::optional<Failure> failure_;
 };
 
@@ -101,7 +101,7 @@ class SendConnection final : public Connection {
     uint64_t stripe_bytes_min;
     uint64_t message_bytes_max;
   };
-  SendConnection(std::unique_ptr<Channel> channel, const Options& options);
+  SendConnection(std::unique_ptr<Flow> flow, const Options& options);
   ~SendConnection();
   /// Returns a PLEXUS_* code, as plexus_net.h specifies; so does test().
   [[nodiscard]] int32_t isend(const void* data,
@@ -156,7 +156,7 @@ struct RecvRequest : plexus_net_request {
 
 class RecvConnection final : public Connection {
  public:
-  explicit RecvConnection(std::unique_ptr<Channel> channel);
+  explicit RecvConnection(std::unique_ptr<Flow> flow);
   ~RecvConnection();
   [[nodiscard]] int32_t irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,

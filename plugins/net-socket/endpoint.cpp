@@ -65,7 +65,7 @@ Result<UniqueFd> make_socket(int family, const Settings& settings) {
 
 /// Continues a fixed-size message. False: the socket failed (errno) or ended (errno 0).
 bool read_some(Socket& socket, void* target, size_t size, size_t& done) {
-  const ssize_t n = socket.channel.receive(static_cast<uint8_t*>(target) + done, size - done);
+  const ssize_t n = socket.session.receive(static_cast<uint8_t*>(target) + done, size - done);
   if (n > 0) {
     done += static_cast<size_t>(n);
     return true;
@@ -77,7 +77,7 @@ bool read_some(Socket& socket, void* target, size_t size, size_t& done) {
   return is_would_block(errno);
 }
 bool write_some(Socket& socket, const void* source, size_t size, size_t& done) {
-  const ssize_t n = socket.channel.send(static_cast<const uint8_t*>(source) + done, size - done);
+  const ssize_t n = socket.session.send(static_cast<const uint8_t*>(source) + done, size - done);
   if (n >= 0) {
     done += static_cast<size_t>(n);
     return true;
@@ -168,7 +168,7 @@ Result<void> Listener::accept_pending_peers() {
       continue;  // it connected and left again
     }
     PLEXUS_TRY(set_option(pending.socket.fd.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
-    pending.socket.channel = security::Channel(pending.socket.fd.get(), security::Role::kListener,
+    pending.socket.session = security::Session(pending.socket.fd.get(), security::Role::kListener,
                                                {.mode = wire_.mode, .key = wire_.key});
     pending.deadline = Clock::now() + kHelloTimeout;
     if (pending_peers_.size() == kPendingPeersMax) {
@@ -199,11 +199,11 @@ bool Listener::hear(PendingPeer& pending) {
 
 Result<Progress> Listener::hear_out(PendingPeer& pending) {
   if (!pending.is_proven) {
-    const auto state = pending.socket.channel.advance();
-    if (state == security::Channel::State::kFailed) {
-      return fail(PLEXUS_REMOTE_ERROR, "{}", pending.socket.channel.error());
+    const auto state = pending.socket.session.advance();
+    if (state == security::Session::State::kFailed) {
+      return fail(PLEXUS_REMOTE_ERROR, "{}", pending.socket.session.error());
     }
-    pending.is_proven = state == security::Channel::State::kProven;
+    pending.is_proven = state == security::Session::State::kProven;
   }
   if (pending.is_proven &&
       !read_some(pending.socket, &pending.hello, sizeof pending.hello, pending.hello_bytes)) {
@@ -396,18 +396,18 @@ Connector::AttemptError Connector::finish_tcp(Attempt& attempt) {
   if (plugin::is_connected_to_itself(attempt.socket.fd.get())) {
     return {ECONNREFUSED, errno_text(ECONNREFUSED)};
   }
-  attempt.socket.channel = security::Channel(attempt.socket.fd.get(), security::Role::kCaller,
+  attempt.socket.session = security::Session(attempt.socket.fd.get(), security::Role::kCaller,
                                              {.mode = wire_.mode, .key = wire_.key});
   attempt.step = Step::kProving;
   return {};
 }
 
 Connector::AttemptError Connector::prove(Attempt& attempt) {
-  const auto state = attempt.socket.channel.advance();
-  if (state == security::Channel::State::kFailed) {
-    return {0, attempt.socket.channel.error()};
+  const auto state = attempt.socket.session.advance();
+  if (state == security::Session::State::kFailed) {
+    return {0, attempt.socket.session.error()};
   }
-  if (state == security::Channel::State::kProven) {
+  if (state == security::Session::State::kProven) {
     attempt.step = Step::kHello;
   }
   return {};

@@ -2,7 +2,7 @@
 // From a handle to connected, authenticated sockets: `Listener` and `Connector` are state machines
 // that never block; each call advances them. A connection has one first socket and, with helper
 // threads, some data sockets; on every socket both sides prove that they know the handle's key
-// before anything else (security/channel.hpp).
+// before anything else (security/session.hpp).
 //
 // What pending peers send to the listening port is limited in number, bytes and time, and refused
 // without effect on the connections in progress.

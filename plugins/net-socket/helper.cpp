@@ -101,8 +101,8 @@ bool Helper::move_part(size_t socket) {
   std::byte* data = part.data + queue.moved_bytes;
   const uint64_t size_bytes = std::min(part.size_bytes - queue.moved_bytes, kHelperBytesPerCall);
   Socket& used = *options_.sockets[socket];
-  const ssize_t n = options_.direction == Direction::kSend ? used.channel.send(data, size_bytes)
-                                                           : used.channel.receive(data, size_bytes);
+  const ssize_t n = options_.direction == Direction::kSend ? used.session.send(data, size_bytes)
+                                                           : used.session.receive(data, size_bytes);
   if (n <= 0) {
     if (n == 0 || !is_would_block(errno)) {
       break_connection(used, n == 0 ? 0 : errno);
@@ -130,7 +130,7 @@ void Helper::break_connection(const Socket& socket, int error) {
 
 bool Helper::may_move(size_t socket) const noexcept {
   return options_.direction == Direction::kRecv &&
-         options_.sockets[socket]->channel.may_have_more();
+         options_.sockets[socket]->session.may_have_more();
 }
 
 void Helper::sleep() {

@@ -6,17 +6,17 @@
 
 #include "plugins/net-socket/liveness.hpp"
 #include "plugins/support/unique_fd.hpp"
-#include "security/channel.hpp"
+#include "security/session.hpp"
 
 namespace plexus::net_socket {
 
 struct Socket {
   plugin::UniqueFd fd;
-  security::Channel channel;  // borrows it
+  security::Session session;  // borrows it
 
-  /// The text for errno `error` of the channel's last call; 0: the peer closed it.
+  /// The text for errno `error` of the session's last call; 0: the peer closed it.
   [[nodiscard]] std::string describe_loss(int error, std::chrono::seconds limit) const {
-    return error == EBADMSG ? channel.error() : net_socket::describe_loss(error, limit);
+    return error == EBADMSG ? session.error() : net_socket::describe_loss(error, limit);
   }
 };
 

@@ -264,7 +264,7 @@ void SendConnection::progress() {
     piece_count +=
         request.payload.lay_out(payload_written, kBytesPerCall, pieces.data() + piece_count);
   }
-  const ssize_t n = first_socket().channel.send(std::span(pieces).first(piece_count));
+  const ssize_t n = first_socket().session.send(std::span(pieces).first(piece_count));
   if (n < 0) {
     if (const int error = errno; !is_would_block(error)) {
       break_off(fail(is_peer_gone(error) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
@@ -413,8 +413,8 @@ bool RecvConnection::read_more() {
                                        is_big ? sizeof(WireHeader) : kStashBytes - stash_end_);
   }
   const ssize_t n = piece_count == 1
-                        ? first_socket().channel.receive(pieces[0].iov_base, pieces[0].iov_len)
-                        : first_socket().channel.receive(std::span(pieces).first(piece_count));
+                        ? first_socket().session.receive(pieces[0].iov_base, pieces[0].iov_len)
+                        : first_socket().session.receive(std::span(pieces).first(piece_count));
   if (n <= 0) {
     break_off_reading(n, errno);
     return false;

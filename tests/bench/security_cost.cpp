@@ -17,15 +17,15 @@
 #include <vector>
 
 #include "core/transport/checksum.hpp"
-#include "security/channel.hpp"
+#include "security/session.hpp"
 
 namespace plexus {
 namespace {
 
-using security::Channel;
 using security::Mode;
 using security::Role;
-using State = Channel::State;
+using security::Session;
+using State = Session::State;
 
 double processor_us() {
   timespec now{};
@@ -78,7 +78,7 @@ class Sockets {
   std::array<int, 2> fds{::socket(AF_INET, SOCK_STREAM, 0), -1};
 };
 
-void prove(Channel& caller, Channel& listener) {
+void prove(Session& caller, Session& listener) {
   for (;;) {
     const State one = caller.advance();
     const State other = listener.advance();
@@ -92,7 +92,7 @@ void prove(Channel& caller, Channel& listener) {
   }
 }
 
-void carry(Channel& from, Channel& to, const std::vector<char>& out, std::vector<char>& in) {
+void carry(Session& from, Session& to, const std::vector<char>& out, std::vector<char>& in) {
   size_t sent = 0;
   for (size_t received = 0; received < in.size();) {
     if (sent < out.size()) {
@@ -108,13 +108,13 @@ void measure(Mode mode) {
   const security::Terms terms{.mode = mode};
   const double connect = best_us(kBatches, 20, [&] {
     const Sockets sockets;
-    Channel caller(sockets.fds[0], Role::kCaller, terms);
-    Channel listener(sockets.fds[1], Role::kListener, terms);
+    Session caller(sockets.fds[0], Role::kCaller, terms);
+    Session listener(sockets.fds[1], Role::kListener, terms);
     prove(caller, listener);
   });
   const Sockets sockets;
-  Channel caller(sockets.fds[0], Role::kCaller, terms);
-  Channel listener(sockets.fds[1], Role::kListener, terms);
+  Session caller(sockets.fds[0], Role::kCaller, terms);
+  Session listener(sockets.fds[1], Role::kListener, terms);
   prove(caller, listener);
   std::array<double, 2> us{};
   const std::array<std::pair<size_t, int>, 2> sizes = {{{8, 20'000}, {1 << 20, 100}}};

@@ -37,7 +37,7 @@ Socket socket_with(std::span<const std::byte> bytes) {
   const UniqueFd other = UniqueFd::open([&] { return ends[1]; });
   require(::send(other.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0);
   Socket socket;
-  socket.channel = security::Channel(ends[0], security::Role::kListener, {});
+  socket.session = security::Session(ends[0], security::Role::kListener, {});
   socket.fd = UniqueFd::open([&] { return ends[0]; });
   return socket;
 }

@@ -97,7 +97,7 @@ std::string last_line(int output) {
 
 Result<Cell> Cell::start(const Subject& subject, const Check& check) {
   PLEXUS_TRY(page, make_status_page());
-  PLEXUS_TRY(channels, Channel::make_pair());
+  PLEXUS_TRY(peer_links, PeerLink::make_pair());
   Cell cell(check, std::move(page), check.options.limit * subject.patience);
   std::fflush(nullptr);  // otherwise the children would write the buffered output again
   for (uint32_t role = 0; role < check.options.processes; ++role) {
@@ -108,8 +108,8 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
                   std::strerror(errno));
     }
     if (pid == 0) {
-      Channel own = std::move(channels[role]);
-      channels[1 - role] = Channel();  // close, so that each process sees the end of the other
+      PeerLink own = std::move(peer_links[role]);
+      peer_links[1 - role] = PeerLink();  // close, so that each process sees the end of the other
       for (const Process& other : cell.processes_) {
         ::close(other.output);
       }

@@ -23,7 +23,7 @@ Fixture::Fixture(Options options, ProcessStatus& status)
       status_(&status),
       monitor_(status),
       trace_(options_.subject.trace, options_.role) {
-  options_.channel.attach(status, options_.peer, bound(kWait), trace_);
+  options_.peer_link.attach(status, options_.peer, bound(kWait), trace_);
 }
 
 Result<void> Fixture::wait_until(const std::function<std::string()>& what,

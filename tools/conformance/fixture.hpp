@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/conformance/channel.hpp"
 #include "tools/conformance/finding.hpp"
 #include "tools/conformance/monitor.hpp"
+#include "tools/conformance/peer_link.hpp"
 #include "tools/conformance/status_page.hpp"
 #include "tools/conformance/trace.hpp"
 
@@ -40,7 +40,7 @@ class Fixture {
   struct Options {
     Subject subject;
     uint32_t role = 0;
-    Channel channel;                      // to the other process of a check with two
+    PeerLink peer_link;                   // to the other process of a check with two
     const ProcessStatus* peer = nullptr;  // its status
   };
   Fixture(Options options, ProcessStatus& status);
@@ -51,7 +51,7 @@ class Fixture {
   [[nodiscard]] ProcessStatus& status() noexcept { return *status_; }
   /// 0 or 1; in a check with two processes both run the same function.
   [[nodiscard]] uint32_t role() const noexcept { return options_.role; }
-  [[nodiscard]] Channel& peer() noexcept { return options_.channel; }
+  [[nodiscard]] PeerLink& peer() noexcept { return options_.peer_link; }
   [[nodiscard]] Trace& trace() noexcept { return trace_; }
 
   /// `time`, extended on a slow machine.

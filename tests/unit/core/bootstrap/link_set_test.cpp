@@ -16,7 +16,7 @@ namespace plexus {
 namespace {
 
 using namespace std::chrono_literals;
-using State = security::Channel::State;
+using State = security::Session::State;
 
 constexpr security::Terms kTerms{.mode = security::Mode::kTls, .key = {7}};
 
@@ -37,7 +37,7 @@ struct Listening {
     const Patience patience{.deadline = Deadline::after(20s)};
     const auto socket = Socket::connect(address, patience);
     EXPECT_TRUE(socket.has_value());
-    security::Channel caller(socket.value().fd(), security::Role::kCaller,
+    security::Session caller(socket.value().fd(), security::Role::kCaller,
                              {.mode = kTerms.mode, .key = key});
     while (!patience.deadline.expired()) {
       links->progress();
@@ -169,7 +169,7 @@ TEST(LinkSet, AManInTheMiddleThatFlipsABitEndsATlsConnection) {
                                  }});
   LinkSet& links = *made.value();
   const Proxy proxy(address);
-  security::Channel caller(proxy.callers(), security::Role::kCaller, kTerms);
+  security::Session caller(proxy.callers(), security::Role::kCaller, kTerms);
   const std::string message = encode(Message{.type = MessageType::kJoin, .payload = "hello"});
   const Deadline deadline = Deadline::after(20s);
   const auto run_until = [&](bool spoils, const auto& condition) {

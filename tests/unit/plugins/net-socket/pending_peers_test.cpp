@@ -16,7 +16,7 @@
 
 #include "plugins/net-socket/wire.hpp"
 #include "plugins/support/unique_fd.hpp"
-#include "security/channel.hpp"
+#include "security/session.hpp"
 #include "tests/unit/plugins/net-socket/net_socket.hpp"
 
 namespace plexus {
@@ -45,11 +45,11 @@ class Peer {
   }
   /// From now on progress() goes through the handshake, and then says a hello.
   void enter(const WireHello& hello, const security::Key& key) {
-    channel_ = security::Channel(fd_.get(), security::Role::kCaller, {.key = key});
+    session_ = security::Session(fd_.get(), security::Role::kCaller, {.key = key});
     hello_ = hello;
   }
   void progress() {
-    if (hello_.has_value() && channel_.advance() == security::Channel::State::kProven) {
+    if (hello_.has_value() && session_.advance() == security::Session::State::kProven) {
       say(&*hello_, sizeof *hello_);
       hello_.reset();
     }
@@ -74,7 +74,7 @@ class Peer {
   }
   /// It has nothing more to do, and was cut off.
   [[nodiscard]] bool is_over() {
-    if (hello_.has_value() && channel_.advance() == security::Channel::State::kPending) {
+    if (hello_.has_value() && session_.advance() == security::Session::State::kPending) {
       return false;
     }
     return is_cut_off();
@@ -83,7 +83,7 @@ class Peer {
  private:
   plugin::UniqueFd fd_ =
       plugin::UniqueFd::open([] { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); });
-  security::Channel channel_;
+  security::Session session_;
   std::optional<WireHello> hello_;
   WireHandle wire_{};
 };

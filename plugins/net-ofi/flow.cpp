@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugins/net-ofi/channel.hpp"
+#include "plugins/net-ofi/flow.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -75,9 +75,9 @@ OwnMemory::~OwnMemory() {
   }
 }
 
-// --------------------------------------------------------------------------------------- Channel
+// --------------------------------------------------------------------------------------- Flow
 
-Channel::Channel(const Options& options)
+Flow::Flow(const Options& options)
     : device_(*options.device),
       settings_(*options.settings),
       log_(options.log),
@@ -92,19 +92,19 @@ Channel::Channel(const Options& options)
       next_probe_(last_event_ + settings_.probe_time),
       probe_pause_(settings_.probe_time) {}
 
-Result<std::unique_ptr<Channel>> Channel::open(const Options& options) {
-  std::unique_ptr<Channel> channel(new Channel(options));
+Result<std::unique_ptr<Flow>> Flow::open(const Options& options) {
+  std::unique_ptr<Flow> flow(new Flow(options));
   PLEXUS_TRY(found, options.links->join({options.device, options.peer, options.direction,
-                                         options.link, channel->tags_.make(TagKind::kMessage)},
-                                        *channel));
-  channel->link_ = std::move(found.link);
-  channel->link_number_ = found.number;
-  const auto lock = channel->lock();
-  PLEXUS_TRY(channel->open_rails(options));
-  return channel;
+                                         options.link, flow->tags_.make(TagKind::kMessage)},
+                                        *flow));
+  flow->link_ = std::move(found.link);
+  flow->link_number_ = found.number;
+  const auto lock = flow->lock();
+  PLEXUS_TRY(flow->open_rails(options));
+  return flow;
 }
 
-Result<void> Channel::open_rails(const Options& options) {
+Result<void> Flow::open_rails(const Options& options) {
   for (uint32_t rail = 0; rail < options.rails; ++rail) {
     PLEXUS_TRY(memory, OwnMemory::create(domain(rail), buffers_.get(), sizeof *buffers_));
     rails_.push_back({FI_ADDR_UNSPEC, FI_ADDR_UNSPEC, std::move(memory)});
@@ -132,16 +132,16 @@ Result<void> Channel::open_rails(const Options& options) {
   return check_call(result, "post a receive", domain(0).name());
 }
 
-Channel::~Channel() {
+Flow::~Flow() {
   if (link_ != nullptr) {  // otherwise it could not be opened
     const auto held = lock();
     close(0);
   }
 }
 
-bool Channel::is_shared_memory() const noexcept { return domain(0).provider() == "shm"; }
+bool Flow::is_shared_memory() const noexcept { return domain(0).provider() == "shm"; }
 
-ssize_t Channel::note(ssize_t result, Operation& operation) noexcept {
+ssize_t Flow::note(ssize_t result, Operation& operation) noexcept {
   if (result == 0) {
     PLEXUS_DCHECK(!operation.hook.is_linked(), operation.kind);
     operation.sink = this;
@@ -150,7 +150,7 @@ ssize_t Channel::note(ssize_t result, Operation& operation) noexcept {
   return result;
 }
 
-bool Channel::post_control_receive(uint32_t index) {
+bool Flow::post_control_receive(uint32_t index) {
   const uint32_t rail = index / kControlReceives;
   return receive(
              rail,
@@ -158,7 +158,7 @@ bool Channel::post_control_receive(uint32_t index) {
              tags_.make(TagKind::kControl), control_receives_[index]) == 0;
 }
 
-Result<WireGreeting> Channel::make_greeting() const {
+Result<WireGreeting> Flow::make_greeting() const {
   WireGreeting greeting{};
   greeting.magic = kWireMagic;
   if (!security::fill_random(greeting.challenge)) {
@@ -175,7 +175,7 @@ Result<WireGreeting> Channel::make_greeting() const {
   return greeting;
 }
 
-Result<Progress> Channel::send_greeting(const WireGreeting& greeting, fi_addr_t to, uint64_t tag) {
+Result<Progress> Flow::send_greeting(const WireGreeting& greeting, fi_addr_t to, uint64_t tag) {
   if (greeting_state_ != Sending::kNot) {
     return is_greeting_sent() ? Progress::kDone : Progress::kPending;
   }
@@ -197,8 +197,8 @@ Result<Progress> Channel::send_greeting(const WireGreeting& greeting, fi_addr_t 
   return Progress::kPending;
 }
 
-Result<std::optional<WireGreeting>> Channel::receive_greeting(const security::Key& key,
-                                                              const security::Nonce& asked) {
+Result<std::optional<WireGreeting>> Flow::receive_greeting(const security::Key& key,
+                                                           const security::Nonce& asked) {
   if (!greeting_bytes_) {
     return std::optional<WireGreeting>();
   }
@@ -208,7 +208,7 @@ Result<std::optional<WireGreeting>> Channel::receive_greeting(const security::Ke
   return std::optional<WireGreeting>(greeting);
 }
 
-Result<void> Channel::meet(const WireGreeting& peer) {
+Result<void> Flow::meet(const WireGreeting& peer) {
   rail_count_ = std::min<uint32_t>(rail_count_, peer.rails);
   for (uint32_t rail = 0; rail < rails(); ++rail) {
     PLEXUS_TRY(address, endpoint(rail).insert(peer.addresses[rail]));
@@ -224,7 +224,7 @@ Result<void> Channel::meet(const WireGreeting& peer) {
   return ok();
 }
 
-bool Channel::progress() {
+bool Flow::progress() {
   link_->progress();
   if (!std::exchange(has_completed_, false)) {
     return false;
@@ -236,7 +236,7 @@ bool Channel::progress() {
   return true;
 }
 
-void Channel::take(const Event& event) {
+void Flow::take(const Event& event) {
   if (event.operation != nullptr) {  // an endpoint error that persists is no news
     PLEXUS_DCHECK(event.operation->sink == this && event.operation->hook.is_linked(),
                   event.operation->kind);
@@ -266,13 +266,13 @@ void Channel::take(const Event& event) {
   }
 }
 
-void Channel::end_control_send(uint32_t index) noexcept {
+void Flow::end_control_send(uint32_t index) noexcept {
   PLEXUS_DCHECK(is_control_busy_[index] && free_controls_ < kControlSends, index, free_controls_);
   is_control_busy_[index] = false;
   ++free_controls_;
 }
 
-void Channel::take_control(const Event& event) {
+void Flow::take_control(const Event& event) {
   const uint32_t index = event.operation->index;
   const auto bytes = std::as_bytes(std::span(&buffers_->incoming[index], 1));
   const Result<WireControl> control =
@@ -301,14 +301,14 @@ void Channel::take_control(const Event& event) {
   }
 }
 
-void Channel::expect_ready(const security::Key& key, const Challenges& challenges) {
+void Flow::expect_ready(const security::Key& key, const Challenges& challenges) {
   expected_ready_.clear();
   for (uint32_t rail = 0; rail < rails(); ++rail) {
     expected_ready_.push_back(make_ready(key, challenges, rail));
   }
 }
 
-void Channel::take_ready(const WireControl& ready, uint32_t rail) {
+void Flow::take_ready(const WireControl& ready, uint32_t rail) {
   if (rail < expected_ready_.size() && is_same(ready, expected_ready_[rail])) {
     ready_rails_ |= 1u << rail;
   } else {
@@ -316,7 +316,7 @@ void Channel::take_ready(const WireControl& ready, uint32_t rail) {
   }
 }
 
-void Channel::take_error(const Event& event) {
+void Flow::take_error(const Event& event) {
   const bool is_message =
       event.operation != nullptr && (event.operation->kind == OperationKind::kMessage ||
                                      event.operation->kind == OperationKind::kPart ||
@@ -334,14 +334,14 @@ void Channel::take_error(const Event& event) {
               "lost the connection with {}: {}", peer_text_, error_text(event.error)));
 }
 
-void Channel::depart(Failure failure) {
+void Flow::depart(Failure failure) {
   if (!reason_) {
     reason_ = std::move(failure);
     last_event_ = Clock::now();
   }
 }
 
-ssize_t Channel::read_back(uint32_t index, ReadBack read, Operation& operation) {
+ssize_t Flow::read_back(uint32_t index, ReadBack read, Operation& operation) {
   Rail& rail = rails_[index];
   const Endpoint& endpoint = link_->endpoint(index);
   if (!is_open_) {
@@ -363,7 +363,7 @@ ssize_t Channel::read_back(uint32_t index, ReadBack read, Operation& operation) 
               operation);
 }
 
-bool Channel::send_control(const WireControl& message, uint32_t rail) {
+bool Flow::send_control(const WireControl& message, uint32_t rail) {
   const auto* const found = std::find(is_control_busy_.begin(), is_control_busy_.end(), false);
   if (found == is_control_busy_.end()) {
     return false;
@@ -386,7 +386,7 @@ bool Channel::send_control(const WireControl& message, uint32_t rail) {
   return false;
 }
 
-void Channel::wait_idle() {
+void Flow::wait_idle() {
   if (++idle_calls_ % kIdleCallsPerLook != 0 || !is_met_ || !is_open_) {
     return;
   }
@@ -408,7 +408,7 @@ void Channel::wait_idle() {
   }
 }
 
-void Channel::probe(Clock::time_point now) {
+void Flow::probe(Clock::time_point now) {
   // One that is out may never end, so others follow it. The rest is for credits and kBye.
   if (free_controls_ <= kControlSends / 2) {
     return;
@@ -426,7 +426,7 @@ void Channel::probe(Clock::time_point now) {
   }
 }
 
-void Channel::say_bye(uint64_t count) {
+void Flow::say_bye(uint64_t count) {
   ShortWait wait(kByeTime);
   bool is_sent = false;
   do {
@@ -435,7 +435,7 @@ void Channel::say_bye(uint64_t count) {
   } while (!(is_sent && are_controls_sent()) && !reason_ && !wait.is_over());
 }
 
-void Channel::withdraw() {
+void Flow::withdraw() {
   for (Operation& operation : operations_) {
     link_->cancel(operation);
   }
@@ -445,7 +445,7 @@ void Channel::withdraw() {
   } while (!operations_.empty() && !wait.is_over());
 }
 
-void Channel::lose() {
+void Flow::lose() {
   if (is_met_ && !reason_) {
     say_bye(0);
   }
@@ -457,7 +457,7 @@ void Channel::lose() {
   has_ended_ = true;
 }
 
-void Channel::close(uint64_t count) noexcept {
+void Flow::close(uint64_t count) noexcept {
   if (std::exchange(has_left_, true)) {
     return;
   }

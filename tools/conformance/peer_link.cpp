@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/conformance/channel.hpp"
+#include "tools/conformance/peer_link.hpp"
 
 #include <cerrno>
 #include <poll.h>
@@ -21,25 +21,25 @@ Error left_alone() {
 
 }  // namespace
 
-Result<std::array<Channel, 2>> Channel::make_pair() {
+Result<std::array<PeerLink, 2>> PeerLink::make_pair() {
   std::array<int, 2> fds{-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()) != 0) {
     return fail(Code::kSystemError, "cannot create a socket pair for a check");
   }
-  std::array<Channel, 2> ends;
+  std::array<PeerLink, 2> ends;
   ends[0].fd_ = fds[0];
   ends[1].fd_ = fds[1];
   return ends;
 }
 
-Channel::Channel(Channel&& other) noexcept
+PeerLink::PeerLink(PeerLink&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       status_(other.status_),
       peer_(other.peer_),
       trace_(other.trace_),
       limit_(other.limit_) {}
 
-Channel& Channel::operator=(Channel&& other) noexcept {
+PeerLink& PeerLink::operator=(PeerLink&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(status_, other.status_);
   std::swap(peer_, other.peer_);
@@ -48,23 +48,23 @@ Channel& Channel::operator=(Channel&& other) noexcept {
   return *this;
 }
 
-Channel::~Channel() {
+PeerLink::~PeerLink() {
   if (fd_ >= 0) {
     ::close(fd_);
   }
 }
 
-void Channel::attach(ProcessStatus& status,
-                     const ProcessStatus* peer,
-                     std::chrono::milliseconds limit,
-                     Trace& trace) {
+void PeerLink::attach(ProcessStatus& status,
+                      const ProcessStatus* peer,
+                      std::chrono::milliseconds limit,
+                      Trace& trace) {
   trace_ = &trace;
   status_ = &status;
   peer_ = peer;
   limit_ = limit;
 }
 
-Result<void> Channel::send_bytes(std::span<const std::byte> bytes) {
+Result<void> PeerLink::send_bytes(std::span<const std::byte> bytes) {
   // A few hundred bytes, which fit in the socket's buffer.
   if (::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) {
     return left_alone();
@@ -72,7 +72,7 @@ Result<void> Channel::send_bytes(std::span<const std::byte> bytes) {
   return ok();
 }
 
-Result<bool> Channel::wait_readable() {
+Result<bool> PeerLink::wait_readable() {
   status_->place = Place::kWaitingForPeer;
   PLEXUS_TRY(events, wait_for_peer(fd_));
   if (events == 0) {
@@ -83,7 +83,7 @@ Result<bool> Channel::wait_readable() {
   return (events & POLLIN) != 0;
 }
 
-Result<int> Channel::wait_for_peer(int fd) const {
+Result<int> PeerLink::wait_for_peer(int fd) const {
   constexpr int kLookMs = 100;
   FairDeadline deadline(limit_, peer_->pid);
   while (!deadline.is_over()) {
@@ -95,7 +95,7 @@ Result<int> Channel::wait_for_peer(int fd) const {
   return 0;
 }
 
-Result<void> Channel::receive_bytes(std::span<std::byte> bytes) {
+Result<void> PeerLink::receive_bytes(std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     PLEXUS_TRY(wait_readable());
     const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), 0);
@@ -107,14 +107,14 @@ Result<void> Channel::receive_bytes(std::span<std::byte> bytes) {
   return ok();
 }
 
-Result<void> Channel::meet() {
+Result<void> PeerLink::meet() {
   trace_->add("meet");
   PLEXUS_TRY(send(std::byte{1}));
   PLEXUS_TRY(receive<std::byte>());
   return ok();
 }
 
-Result<void> Channel::wait_for_end() {
+Result<void> PeerLink::wait_for_end() {
   // End-of-file is not sufficient, because a dying process closes one descriptor after the other.
   FairDeadline deadline(limit_);
   while (peer_->pid == 0 && !deadline.is_over()) {  // the peer is being started

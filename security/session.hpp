@@ -3,13 +3,13 @@
 // prove themselves (handshake.hpp), then `receive` and `send` take the place of ::recv and ::send.
 // Nothing blocks. In modes off and auth nothing is added to what is sent afterwards.
 //
-// Borrows the socket, which must be closed after the channel. Threads: one at a time.
+// Borrows the socket, which must be closed after the session. Threads: one at a time.
 //
-//   security::Channel channel(fd, security::Role::kCaller, terms);
-//   while (channel.advance() == security::Channel::State::kPending) {
-//     // wait until poll() has channel.awaits()
+//   security::Session session(fd, security::Role::kCaller, terms);
+//   while (session.advance() == security::Session::State::kPending) {
+//     // wait until poll() has session.awaits()
 //   }
-//   return channel.error().empty() && channel.receive(bytes, size) > 0;
+//   return session.error().empty() && session.receive(bytes, size) > 0;
 #pragma once
 
 #include <cerrno>
@@ -26,11 +26,11 @@
 
 namespace plexus::security {
 
-class Channel {
+class Session {
  public:
   /// A socket that has no other side.
-  Channel() = default;
-  Channel(int fd, Role role, const Terms& terms);
+  Session() = default;
+  Session(int fd, Role role, const Terms& terms);
 
   enum class State : uint8_t { kPending, kProven, kFailed };
   /// Goes on to prove both sides. kFailed: error() says why, and the other side was told.

@@ -17,13 +17,13 @@
 namespace plexus::conformance {
 
 /// One end of a socket pair.
-class Channel {
+class PeerLink {
  public:
-  [[nodiscard]] static Result<std::array<Channel, 2>> make_pair();
-  Channel() = default;
-  Channel(Channel&& other) noexcept;
-  Channel& operator=(Channel&& other) noexcept;
-  ~Channel();
+  [[nodiscard]] static Result<std::array<PeerLink, 2>> make_pair();
+  PeerLink() = default;
+  PeerLink(PeerLink&& other) noexcept;
+  PeerLink& operator=(PeerLink&& other) noexcept;
+  ~PeerLink();
 
   /// `peer`: the other process's status. `status` shows when the process waits here. Waits end
   /// after `limit`. Barriers are written to `trace`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "security/channel.hpp"
+#include "security/session.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -20,25 +20,25 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 
 }  // namespace
 
-Channel::Channel(int fd, Role role, const Terms& terms)
+Session::Session(int fd, Role role, const Terms& terms)
     : fd_(fd),
       role_(role),
       state_(State::kPending),
       terms_(terms),
       handshake_(std::make_unique<Handshake>(terms, role)) {}
 
-Channel::State Channel::fail(std::string why) {
+Session::State Session::fail(std::string why) {
   error_ = std::move(why);
   awaits_ = 0;
   return state_ = State::kFailed;
 }
 
-Channel::State Channel::fail_for_cut(bool is_closed, int error) {
+Session::State Session::fail_for_cut(bool is_closed, int error) {
   was_cut_ = true;
   return fail(is_closed ? "it closed the connection during the handshake" : text_of(error));
 }
 
-Channel::State Channel::advance() {
+Session::State Session::advance() {
   if (state_ == State::kPending && handshake_ != nullptr) {
     state_ = exchange();
   }
@@ -49,7 +49,7 @@ Channel::State Channel::advance() {
 }
 
 /// The handshake; what comes after it is left in the socket.
-Channel::State Channel::exchange() {
+Session::State Session::exchange() {
   while (!handshake_->is_over()) {
     const bool sends = !handshake_->output().empty();
     const std::span<const std::byte> output = handshake_->output();
@@ -87,7 +87,7 @@ Channel::State Channel::exchange() {
   return tls_ == nullptr ? State::kFailed : State::kPending;
 }
 
-Channel::State Channel::shake_hands() {
+Session::State Session::shake_hands() {
   const int result = tls_->shake_hands();
   if (result == 1) {
     awaits_ = 0;
@@ -103,7 +103,7 @@ Channel::State Channel::shake_hands() {
   return fail_for_cut(result == 0, errno);
 }
 
-ssize_t Channel::receive_by_tls(std::span<const iovec> pieces) {
+ssize_t Session::receive_by_tls(std::span<const iovec> pieces) {
   size_t received_bytes = 0;
   for (const iovec& piece : pieces) {
     auto* const target = static_cast<std::byte*>(piece.iov_base);
@@ -119,7 +119,7 @@ ssize_t Channel::receive_by_tls(std::span<const iovec> pieces) {
   return static_cast<ssize_t>(received_bytes);
 }
 
-ssize_t Channel::send_by_tls(std::span<const iovec> pieces) {
+ssize_t Session::send_by_tls(std::span<const iovec> pieces) {
   size_t sent_bytes = 0;
   size_t at = 0;      // in `pieces`
   size_t offset = 0;  // in pieces[at]

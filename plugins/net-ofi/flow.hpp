@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A `Channel` is part of both ends of a connection: its place on a link, the small messages that
-// maintain the connection (WireControl), and the detection of a peer that is gone.
+// A `Flow` is one direction of a link, and part of both ends of a connection: its place there, the
+// small messages that maintain the connection (WireControl), and the detection of a peer that is
+// gone.
 //
-// Threads: one at a time, which holds lock() but for open() and the destructor, because the channel
+// Threads: one at a time, which holds lock() but for open() and the destructor, because the flow
 // of the other direction drives the same link. Only close() blocks, for a few milliseconds.
 #pragma once
 
@@ -42,7 +43,7 @@ class OwnMemory {
   fid_mr* registration_ = nullptr;
 };
 
-class Channel final : private Link::Member {
+class Flow final : private Link::Member {
  public:
   struct Options {
     const Device* device;
@@ -56,11 +57,11 @@ class Channel final : private Link::Member {
     uint32_t nonce;
   };
 
-  [[nodiscard]] static Result<std::unique_ptr<Channel>> open(const Options& options);
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-  ~Channel();
-  /// While it is held, the channel of the other direction does nothing.
+  [[nodiscard]] static Result<std::unique_ptr<Flow>> open(const Options& options);
+  Flow(const Flow&) = delete;
+  Flow& operator=(const Flow&) = delete;
+  ~Flow();
+  /// While it is held, the flow of the other direction does nothing.
   [[nodiscard]] std::unique_lock<std::mutex> lock() const {
     return std::unique_lock(link_->mutex());
   }
@@ -77,7 +78,7 @@ class Channel final : private Link::Member {
   /// Allows the greeting to be sent again.
   void forget_greeting() noexcept { greeting_state_ = Sending::kNot; }
   /// The listener that is greeted, if it is in this process: its endpoint stays open until it has
-  /// answered, or this channel closes.
+  /// answered, or this flow closes.
   void keep_open(std::shared_ptr<ListenEnd> listener) noexcept { greeted_ = std::move(listener); }
   /// That listener has ended before it answered.
   [[nodiscard]] bool is_deserted() const noexcept {
@@ -123,7 +124,7 @@ class Channel final : private Link::Member {
     return is_open_ ? note(endpoint(rail).receive(bytes, tag, operation), operation)
                     : -FI_ESHUTDOWN;
   }
-  /// Drives libfabric. False: there were no events of this channel since the last call.
+  /// Drives libfabric. False: there were no events of this flow since the last call.
   bool progress();
   /// False: not possible now, call again later.
   [[nodiscard]] bool send_control(ControlType type, uint64_t count) {
@@ -167,7 +168,7 @@ class Channel final : private Link::Member {
     fi_addr_t self = FI_ADDR_UNSPEC;  // set by the first read_back()
     OwnMemory memory;                 // registers `buffers_`
   };
-  /// Memory that libfabric reads and writes for the channel, in one block.
+  /// Memory that libfabric reads and writes for the flow, in one block.
   struct Buffers {
     std::array<WireControl, size_t{kRailsMax} * kControlReceives> incoming{};
     std::array<WireControl, kControlSends> outgoing{};
@@ -176,7 +177,7 @@ class Channel final : private Link::Member {
     std::array<uint64_t, kRailsMax> read_back{};  // target of reads; its contents are not used
   };
 
-  explicit Channel(const Options& options);
+  explicit Flow(const Options& options);
   [[nodiscard]] Result<void> open_rails(const Options& options);
   [[nodiscard]] bool post_control_receive(uint32_t index);
   /// Notes an operation that has started if `result` is 0, and returns `result`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels over pairs of connected sockets, without threads: whoever cannot go on lets the other go
+// Sessions over pairs of connected sockets, without threads: whoever cannot go on lets the other go
 // on. A proxy between two pairs changes what passes.
-#include "security/channel.hpp"
+#include "security/session.hpp"
 
 #include <array>
 #include <csignal>
@@ -24,7 +24,7 @@ namespace plexus::security {
 namespace {
 
 using testing::HasSubstr;
-using State = Channel::State;
+using State = Session::State;
 
 Terms terms_of(Mode mode, uint8_t byte = 1) {
   Terms terms{.mode = mode};
@@ -52,7 +52,7 @@ struct Sockets {
 };
 
 /// Advances both until neither is pending, or for a bounded number of rounds.
-bool meet(Channel& caller, Channel& listener, const std::function<void()>& between = {}) {
+bool meet(Session& caller, Session& listener, const std::function<void()>& between = {}) {
   constexpr int kRounds = 1000;
   for (int round = 0; round < kRounds; ++round) {
     const State a = caller.advance();
@@ -80,7 +80,7 @@ std::vector<std::byte> pattern(size_t size_bytes) {
 }
 
 /// Sends header and payload as pieces, and receives them. Both sides take turns.
-void expect_carried(Channel& from, Channel& to, size_t size_bytes) {
+void expect_carried(Session& from, Session& to, size_t size_bytes) {
   const std::vector<std::byte> sent = pattern(size_bytes);
   std::vector<std::byte> received(size_bytes);
   size_t sent_bytes = 0;
@@ -116,8 +116,8 @@ class EveryMode : public testing::TestWithParam<Mode> {};
 
 TEST_P(EveryMode, CarriesMessagesOfEverySizeInBothDirections) {
   const Sockets sockets;
-  Channel caller(sockets.fds[0], Role::kCaller, terms_of(GetParam()));
-  Channel listener(sockets.fds[1], Role::kListener, terms_of(GetParam()));
+  Session caller(sockets.fds[0], Role::kCaller, terms_of(GetParam()));
+  Session listener(sockets.fds[1], Role::kListener, terms_of(GetParam()));
   ASSERT_TRUE(meet(caller, listener));
   ASSERT_EQ(caller.advance(), State::kProven) << caller.error();
   ASSERT_EQ(listener.advance(), State::kProven) << listener.error();
@@ -129,8 +129,8 @@ TEST_P(EveryMode, CarriesMessagesOfEverySizeInBothDirections) {
 
 TEST_P(EveryMode, RefusesAnotherSecret) {
   const Sockets sockets;
-  Channel caller(sockets.fds[0], Role::kCaller, terms_of(GetParam(), 1));
-  Channel listener(sockets.fds[1], Role::kListener, terms_of(GetParam(), 2));
+  Session caller(sockets.fds[0], Role::kCaller, terms_of(GetParam(), 1));
+  Session listener(sockets.fds[1], Role::kListener, terms_of(GetParam(), 2));
   ASSERT_TRUE(meet(caller, listener));
   EXPECT_EQ(caller.advance(), State::kFailed);
   EXPECT_EQ(listener.advance(), State::kFailed);
@@ -142,8 +142,8 @@ TEST_P(EveryMode, AnEndBeforeAndAfterTheProofIsSeenAndRaisesNoSignal) {
   ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL);
   for (const bool is_proven : {false, true}) {
     Sockets sockets;
-    Channel caller(sockets.fds[0], Role::kCaller, terms_of(GetParam()));
-    Channel listener(sockets.fds[1], Role::kListener, terms_of(GetParam()));
+    Session caller(sockets.fds[0], Role::kCaller, terms_of(GetParam()));
+    Session listener(sockets.fds[1], Role::kListener, terms_of(GetParam()));
     if (is_proven) {
       ASSERT_TRUE(meet(caller, listener));
     }
@@ -164,10 +164,10 @@ INSTANTIATE_TEST_SUITE_P(Modes,
                          testing::Values(Mode::kOff, Mode::kAuth, Mode::kTls),
                          [](const auto& mode) { return std::string(name_of(mode.param)); });
 
-TEST(Channel, ModesThatDifferAreToldToBoth) {
+TEST(Session, ModesThatDifferAreToldToBoth) {
   const Sockets sockets;
-  Channel caller(sockets.fds[0], Role::kCaller, terms_of(Mode::kTls));
-  Channel listener(sockets.fds[1], Role::kListener, terms_of(Mode::kAuth));
+  Session caller(sockets.fds[0], Role::kCaller, terms_of(Mode::kTls));
+  Session listener(sockets.fds[1], Role::kListener, terms_of(Mode::kAuth));
   ASSERT_TRUE(meet(caller, listener));
   EXPECT_THAT(caller.error(), HasSubstr("is tls here and auth at its end"));
   EXPECT_THAT(listener.error(), HasSubstr("is auth here and tls at its end"));
@@ -206,8 +206,8 @@ constexpr std::string_view kText = "who reads this can read everything";
 /// What the listener gets of kText, with one byte of it changed on the way, at `at` from the end.
 std::string deliver_spoiled(Mode mode, size_t at, std::string& error) {
   Proxy proxy;
-  Channel caller(proxy.left.fds[0], Role::kCaller, terms_of(mode));
-  Channel listener(proxy.right.fds[1], Role::kListener, terms_of(mode));
+  Session caller(proxy.left.fds[0], Role::kCaller, terms_of(mode));
+  Session listener(proxy.right.fds[1], Role::kListener, terms_of(mode));
   EXPECT_TRUE(meet(caller, listener, [&] { proxy.pass_both(); }));
   EXPECT_EQ(listener.advance(), State::kProven) << listener.error();
   EXPECT_EQ(caller.send(kText.data(), kText.size()), static_cast<ssize_t>(kText.size()));
@@ -220,7 +220,7 @@ std::string deliver_spoiled(Mode mode, size_t at, std::string& error) {
   return received;
 }
 
-TEST(Channel, AManInTheMiddleThatChangesAByteIsFoundByTlsAlone) {
+TEST(Session, AManInTheMiddleThatChangesAByteIsFoundByTlsAlone) {
   std::string error;
   for (const size_t at : {size_t{0}, size_t{15}, size_t{16}, kText.size()}) {
     EXPECT_EQ(deliver_spoiled(Mode::kTls, at, error), "");
@@ -230,11 +230,11 @@ TEST(Channel, AManInTheMiddleThatChangesAByteIsFoundByTlsAlone) {
   EXPECT_EQ(error, "");
 }
 
-TEST(Channel, AManInTheMiddleReadsNothingOfTls) {
+TEST(Session, AManInTheMiddleReadsNothingOfTls) {
   for (const Mode mode : {Mode::kAuth, Mode::kTls}) {
     Proxy proxy;
-    Channel caller(proxy.left.fds[0], Role::kCaller, terms_of(mode));
-    Channel listener(proxy.right.fds[1], Role::kListener, terms_of(mode));
+    Session caller(proxy.left.fds[0], Role::kCaller, terms_of(mode));
+    Session listener(proxy.right.fds[1], Role::kListener, terms_of(mode));
     ASSERT_TRUE(meet(caller, listener, [&] { proxy.pass_both(); }));
     ASSERT_GT(caller.send(kText.data(), kText.size()), 0);
     proxy.pass(0);
@@ -244,7 +244,7 @@ TEST(Channel, AManInTheMiddleReadsNothingOfTls) {
   }
 }
 
-TEST(Channel, ARecordedConnectionCannotBeReplayed) {
+TEST(Session, ARecordedConnectionCannotBeReplayed) {
   for (const Mode mode : {Mode::kAuth, Mode::kTls}) {
     Proxy proxy;
     std::string from_caller;
@@ -252,14 +252,14 @@ TEST(Channel, ARecordedConnectionCannotBeReplayed) {
       proxy.pass(0, [&](std::string& bytes) { from_caller += bytes; });
       proxy.pass(1);
     };
-    Channel caller(proxy.left.fds[0], Role::kCaller, terms_of(mode));
-    Channel listener(proxy.right.fds[1], Role::kListener, terms_of(mode));
+    Session caller(proxy.left.fds[0], Role::kCaller, terms_of(mode));
+    Session listener(proxy.right.fds[1], Role::kListener, terms_of(mode));
     ASSERT_TRUE(meet(caller, listener, record));
     ASSERT_GT(caller.send(kText.data(), kText.size()), 0);
     record();
 
     const Sockets sockets;
-    Channel second(sockets.fds[1], Role::kListener, terms_of(mode));
+    Session second(sockets.fds[1], Role::kListener, terms_of(mode));
     ASSERT_EQ(::send(sockets.fds[0], from_caller.data(), from_caller.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(from_caller.size()));
     for (int i = 0; i < 10; ++i) {
@@ -269,7 +269,7 @@ TEST(Channel, ARecordedConnectionCannotBeReplayed) {
   }
 }
 
-TEST(Channel, ATlsServerThatHasNoKeyIsRefused) {
+TEST(Session, ATlsServerThatHasNoKeyIsRefused) {
   const Sockets sockets;
   std::string error;
   Key key{};
@@ -286,7 +286,7 @@ TEST(Channel, ATlsServerThatHasNoKeyIsRefused) {
   EXPECT_FALSE(client->error().empty() || server->error().empty());
 }
 
-TEST(Channel, TlsRenewsItsKeyInTheMiddleOfATransfer) {
+TEST(Session, TlsRenewsItsKeyInTheMiddleOfATransfer) {
   const Sockets sockets;
   std::string error;
   const Key key{};
@@ -309,10 +309,10 @@ TEST(Channel, TlsRenewsItsKeyInTheMiddleOfATransfer) {
   }
 }
 
-TEST(Channel, WhatPollDoesNotKnowOfIsSaid) {
+TEST(Session, WhatPollDoesNotKnowOfIsSaid) {
   const Sockets sockets;
-  Channel caller(sockets.fds[0], Role::kCaller, terms_of(Mode::kTls));
-  Channel listener(sockets.fds[1], Role::kListener, terms_of(Mode::kTls));
+  Session caller(sockets.fds[0], Role::kCaller, terms_of(Mode::kTls));
+  Session listener(sockets.fds[1], Role::kListener, terms_of(Mode::kTls));
   ASSERT_TRUE(meet(caller, listener));
   char bytes[4] = {1, 2, 3, 4};
   ASSERT_EQ(caller.send(bytes, 4), 4);
