@@ -110,7 +110,7 @@ void take_aiconfigurator(const std::vector<TsvRow>& rows,
   }
 }
 
-std::string choice_text(const FittedWay& way) {
+std::string choice_text(const FittedChoice& way) {
   constexpr std::array kNames = {"TREE", "RING", "NVLS", "NVLS_TREE", "PAT"};
   constexpr std::array kProtocols = {"LL", "LL128", "SIMPLE"};
   return fmt::format("{} {}", kNames.at(static_cast<size_t>(way.algorithm)),

@@ -51,7 +51,7 @@ struct Sample {
   bool is_fitted = true;  // false: scored only
   std::optional<NcclAlgorithm> forced = {};
   const FittedMachine* machine = nullptr;
-  FittedWay way = {};
+  FittedChoice way = {};
   double weight = 1;
 };
 

@@ -218,7 +218,7 @@ class Monitored(leaving_test.ScriptedRanks):
         self.assertEqual({verdict["cause"] for verdict in report["verdicts"]}, {"dead"})
 
 
-class Late(leaving_test.ToldRanks):
+class Late(leaving_test.ScriptedRanks):
     """A rank that comes late to each call."""
 
     def verdicts_of(self, late):
@@ -226,10 +226,10 @@ class Late(leaving_test.ToldRanks):
         port = job.free_port()
         self.environment = {"NCCL_RAS_ADDR": f"localhost:{port}"}
         ranks = self.start_world(3)
-        for rank, told in enumerate(ranks):
-            told.tell("steps", "world", 40, late if rank == 1 else 0)
-        for told in ranks:
-            self.assertEqual(told.answer().code, 0)
+        for number, rank in enumerate(ranks):
+            rank.tell("steps", "world", 40, late if number == 1 else 0)
+        for rank in ranks:
+            self.assertEqual(rank.answer().code, 0)
         ended = subprocess.run([job.PLEXUS, "doctor", "--ras", f"localhost:{port}", "--json"], capture_output=True, text=True,
                                timeout=job.bound(60), env=job.clean_environment(), check=True)
         return [verdict for verdict in json.loads(ended.stdout)["verdicts"] if verdict["cause"] == "late"]

@@ -115,7 +115,7 @@ class Estimate {
   Estimate(const FittedCosts& costs,
            const FittedMachine& machine,
            FittedCall call,
-           const FittedWay& way,
+           const FittedChoice& way,
            size_t bytes)
       : gpu_(costs.gpus.at(place(machine.gpu))),
         net_(costs.networks.at(place(machine.network))),
@@ -239,7 +239,7 @@ class Estimate {
   const SharedCosts& shared_;
   const FittedMachine& machine_;
   FittedCall call_;
-  const FittedWay& way_;
+  const FittedChoice& way_;
   size_t p_;
   int ranks_;
   int nodes_;
@@ -295,16 +295,16 @@ FittedMachine describe_fitted(const ClusterChannels& cluster, Network network) {
   return machine;
 }
 
-FittedWay FittedMachine::choose(FittedCall call,
-                                size_t bytes,
-                                std::optional<NcclAlgorithm> forced) const {
+FittedChoice FittedMachine::choose(FittedCall call,
+                                   size_t bytes,
+                                   std::optional<NcclAlgorithm> forced) const {
   if (call == FittedCall::kAllToAll || call == FittedCall::kSendRecv) {
     return {.direct = true};
   }
   const bool simple_only = cluster.nodes > 1 && network == Network::kEfa1;
   const NcclModel model(cluster);
   const auto collective = static_cast<NcclCollective>(call);
-  FittedWay best;
+  FittedChoice best;
   double best_us = HUGE_VAL;
   for (const NcclWay& way : model.ways(collective)) {
     const double us = model.time_us(collective, way, bytes);
@@ -321,7 +321,7 @@ FittedWay FittedMachine::choose(FittedCall call,
 double fitted_time_us(const FittedCosts& costs,
                       const FittedMachine& machine,
                       FittedCall call,
-                      const FittedWay& way,
+                      const FittedChoice& way,
                       size_t bytes,
                       Setup setup) {
   const double us = Estimate(costs, machine, call, way, bytes).solve();

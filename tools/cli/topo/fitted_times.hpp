@@ -5,7 +5,7 @@
 // are on machines that were not fitted: docs/simulator.md.
 //
 //   const FittedMachine machine = describe_fitted(cluster, Network::kInfiniBand);
-//   const FittedWay way = machine.choose(FittedCall::kAllReduce, 1 << 20);
+//   const FittedChoice way = machine.choose(FittedCall::kAllReduce, 1 << 20);
 //   fitted_time_us(fitted_costs(), machine, FittedCall::kAllReduce, way, 1 << 20);
 #pragma once
 
@@ -97,7 +97,7 @@ const char* name(FittedCall call);
 /// Who calls: a process for each GPU, one for all GPUs of the node, or a loop in PyTorch.
 enum class Setup : uint8_t { kProcesses, kOneProcess, kTorch };
 
-struct FittedWay {
+struct FittedChoice {
   NcclAlgorithm algorithm = NcclAlgorithm::kRing;
   NcclProtocol protocol = NcclProtocol::kSimple;
   bool direct = false;  // sends and receives, no algorithm
@@ -111,9 +111,9 @@ struct FittedMachine {
   double nic_gb_per_s = 0;                 // of all of them
 
   /// As NCCL would. `forced`: as NCCL_ALGO.
-  [[nodiscard]] FittedWay choose(FittedCall call,
-                                 size_t bytes,
-                                 std::optional<NcclAlgorithm> forced = {}) const;
+  [[nodiscard]] FittedChoice choose(FittedCall call,
+                                    size_t bytes,
+                                    std::optional<NcclAlgorithm> forced = {}) const;
 };
 
 /// kEfa of GPUs older than Hopper becomes kEfa1.
@@ -123,7 +123,7 @@ FittedMachine describe_fitted(const ClusterChannels& cluster, Network network);
 double fitted_time_us(const FittedCosts& costs,
                       const FittedMachine& machine,
                       FittedCall call,
-                      const FittedWay& way,
+                      const FittedChoice& way,
                       size_t bytes,
                       Setup setup = Setup::kProcesses);
 

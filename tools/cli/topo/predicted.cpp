@@ -21,7 +21,7 @@ std::vector<PredictedRow> rows_of(const PredictedTable& table, const PredictedCa
   constexpr double kBytesPerUsOfGb = 1e3;
   std::vector<PredictedRow> rows;
   const auto add = [&](size_t bytes, double measured_us) {
-    const FittedWay way = table.machine.choose(call.call, bytes);
+    const FittedChoice way = table.machine.choose(call.call, bytes);
     const double us =
         fitted_time_us(fitted_costs(), table.machine, call.call, way, bytes, table.setup);
     rows.push_back({.bytes = bytes,

@@ -30,7 +30,7 @@ double time_us(const FittedMachine& machine,
 }
 
 std::string way(const FittedMachine& machine, FittedCall call, size_t bytes) {
-  const FittedWay chosen = machine.choose(call, bytes);
+  const FittedChoice chosen = machine.choose(call, bytes);
   return std::string(name(chosen.algorithm)) + "/" + name(chosen.protocol);
 }
 
