@@ -32,7 +32,8 @@ constexpr std::array kKindTexts = {
     KindText{"a file of settings (NAME=value)", "NCCL_CONF_FILE"},
     KindText{"RCCL's XML of a topology", nullptr},
     KindText{"hwloc's XML of a machine (lstopo)", nullptr},
-    KindText{"an execution plan of MSCCL++", nullptr},
+    KindText{"an execution plan of MSCCL++", "PLEXUS_PROGRAM_PATH and `plexus program`"},
+    KindText{"the calls of a job (docs/formats.md)", "`plexus sim --workload`"},
 };
 static_assert(kKindTexts.size() == static_cast<size_t>(FileKind::kUnknown));
 

@@ -21,6 +21,7 @@ enum class FileKind : uint8_t {
   kRcclTopology,
   kHwloc,
   kMscclppPlan,
+  kWorkload,  // calls of a job, in any of the formats of docs/formats.md
   kUnknown,
 };
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/programs/msccl_xml.hpp"
+#include "core/programs/resolve.hpp"
 #include "kernels/program/definition.hpp"
 #include "kernels/program/expressions.hpp"
 #include "kernels/program/lane_network.hpp"
@@ -209,16 +210,16 @@ Result<void> check_counts(const MscclFile& file) {
 /// what was stored; and which steps complete a value.
 class Resolver {
  public:
-  Resolver(const MscclFile& file, std::span<const Program> raw, LaneNetwork* network)
-      : chunks_(file.chunks),
+  Resolver(const ProgramFile& use, int chunks, std::span<const Program> raw, LaneNetwork* network)
+      : chunks_(chunks),
         nranks_(static_cast<int>(raw.size())),
-        collective_(file.use.collective),
-        in_place_(!file.use.out_of_place),
-        share_(file.chunks / nranks_),
+        collective_(use.collective),
+        in_place_(!use.out_of_place),
+        share_(chunks / nranks_),
         file_scratch_chunks_(raw.front().scratch_chunks),
         scratch_chunks_(file_scratch_chunks_),
         network_(*network),
-        expressions_(nranks_, file.chunks, true),
+        expressions_(nranks_, chunks, true),
         messages_(network->connections().size()),
         places_(network->lanes().size()),
         stored_(raw.size()) {
@@ -532,19 +533,23 @@ Result<ProgramFile> programs_of(const MscclFile& file) {
     PLEXUS_TRY(LaneMaker(file.gpus[rank], program.rank, &program).make());
   }
   PLEXUS_TRY(check_counts(file));
-  PLEXUS_TRY(check_proof_size(made));
-  LaneNetwork network(made.programs);
+  return resolve_programs(std::move(made), file.chunks);
+}
+
+Result<ProgramFile> resolve_programs(ProgramFile file, int chunks) {
+  PLEXUS_TRY(check_proof_size(file));
+  LaneNetwork network(file.programs);
   if (!network.problem().empty()) {
     return fail(Code::kInvalidArgument, "{}", network.problem());
   }
-  PLEXUS_TRY(programs, Resolver(file, made.programs, &network).resolve());
-  made.programs = std::move(programs);
-  PLEXUS_TRY(check_proof_size(made));
-  const bool shares = std::any_of(made.programs.begin(), made.programs.end(), shares_scratch);
-  for (Program& program : made.programs) {
+  PLEXUS_TRY(programs, Resolver(file, chunks, file.programs, &network).resolve());
+  file.programs = std::move(programs);
+  PLEXUS_TRY(check_proof_size(file));
+  const bool shares = std::any_of(file.programs.begin(), file.programs.end(), shares_scratch);
+  for (Program& program : file.programs) {
     program.shares_scratch = shares;
   }
-  return made;
+  return file;
 }
 
 }  // namespace plexus

@@ -53,4 +53,9 @@ Result<MscclFile> parse_msccl(std::string_view text);
 /// Its programs. Refuses what is wrong between elements.
 Result<ProgramFile> programs_of(const MscclFile& file);
 
+/// A file as XML of MSCCL, which programs_of(parse_msccl()) reads again. A thread block has one
+/// peer to send to and one to receive from, so that a lane with more becomes several blocks, which
+/// wait for each other. An Error: a step has several peers at once.
+Result<std::string> format_msccl(const ProgramFile& file);
+
 }  // namespace plexus

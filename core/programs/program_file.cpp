@@ -7,6 +7,7 @@
 
 #include "core/base/file_kind.hpp"
 #include "core/programs/msccl_xml.hpp"
+#include "core/programs/mscclpp.hpp"
 #include "core/programs/program_json.hpp"
 #include "kernels/program/lane_network.hpp"
 
@@ -118,6 +119,10 @@ ProgramProof prove_whole(const ProgramFile& file) {
 }  // namespace
 
 Result<ProgramFile> parse_program_file(std::string_view text) {
+  if (find_file_kind(text) == FileKind::kMscclppPlan) {
+    PLEXUS_TRY(plan, parse_plan(text));
+    return programs_of(plan);
+  }
   PLEXUS_TRY(check_file_kind(text, FileKind::kProgram));
   const size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   if (text.substr(first).starts_with('<')) {

@@ -118,7 +118,7 @@ TEST(ProgramFile, SaysWhatAFileOfAnotherFormatIsBeforeItLooksAtMembers) {
               HasSubstr("the file: 'format' is missing"));
   EXPECT_THAT(
       judge(R"({"name": "x", "inplace": true, "gpus": [{"id": 0, "threadblocks": []}]})").refusal,
-      HasSubstr("this is an execution plan of MSCCL++; PLEXUS_PROGRAM_PATH"));
+      HasSubstr("a plan of MSCCL++: expects 2 to 1024"));
 }
 
 TEST(ProgramFile, RefusesMoreMemoryThanAProofMayTake) {
