@@ -9,6 +9,7 @@ import tempfile
 import job
 
 EXAMPLES = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
+STEP = pathlib.Path(__file__).parents[1] / "unit/tools/workload/samples/step.json"
 
 
 class TunerResearch(job.Test):
@@ -84,6 +85,32 @@ class TunerResearch(job.Test):
         ended = self.start([job.PLEXUS, "sim", "--workload", str(workload), "--tuner", "none"]).end(60)
         self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1))
         self.assertIn("call 0", ended.stderr)
+
+    def test_a_step_has_exposed_communication_and_what_would_help(self):
+        made = self.sim("--workload", STEP, "--ranks-per-node", 4, "--sensitivity", "--what-if", "rate=2",
+                        "--what-if", "compute=2", "--what-if", "order=dp,tp")
+        self.assertEqual(made["ranks"], 16)
+        predicted = made["predicted"]["default"]
+        self.assertAlmostEqual(predicted["compute_us"], 3650)
+        self.assertAlmostEqual(predicted["time_us"], predicted["compute_us"] + predicted["exposed_us"], places=3)
+        self.assertGreater(predicted["exposed_us"], 0)
+        self.assertIn("reduce_scatter of dp", [part["name"] for part in predicted["critical_path"]])
+        self.assertAlmostEqual(sum(part["time_us"] for part in predicted["critical_path"]), predicted["time_us"], places=3)
+        changes = {row["what"]: row["time_us"] for row in made["what_if"]}
+        self.assertEqual(list(changes.values()), sorted(changes.values()))
+        self.assertLess(changes["rate x 2"], predicted["time_us"])
+        self.assertGreater(changes["compute x 2"], predicted["time_us"])
+        self.assertAlmostEqual(changes["communication that costs nothing"], 3650)
+        self.assertLess(changes["order dp,tp"], predicted["time_us"])  # its large calls stay in the node
+        lost = self.sim("--workload", STEP, "--ranks-per-node", 4, "--dcs", 2, "--what-if", "dcs-lost=1")["what_if"][0]
+        self.assertIn("8 of 16 ranks left", lost["what"])
+        self.assertLess(lost["change"], 0)
+
+    def test_changes_that_cannot_be_are_one_sentence(self):
+        for change in ("rate", "speed=2", "slow=1.2@3", "dcs-lost=1", "rate=0"):
+            ended = self.start([job.PLEXUS, "sim", "--workload", str(STEP), "--what-if", change]).end(60)
+            self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1), ended.stderr)
+            self.assertIn("--what-if", ended.stderr)
 
     def test_a_policy_goes_from_the_simulator_to_a_real_run(self):
         rows = self.sim("all_reduce", "--ranks", 64, "-b", "1K", "--tuner", "default,csv", **self.csv)

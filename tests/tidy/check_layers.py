@@ -60,7 +60,8 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "tools/fabric": ["core/base"],
     "tools/slurm": ["core/base", "core/datacenter"],
     "tools/sim": ["plugins/net-chaos", "core/base", "core/schedule", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/fabric"],
-    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/job", "core/rates", "core/datacenter", "tools/fabric", "tools/sim", "tools/slurm", "core/topo", "core/plugin", "core/programs", "core/schedule",
+    "tools/workload": ["core/base", "kernels/layout"],
+    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/job", "core/rates", "core/datacenter", "tools/fabric", "tools/sim", "tools/slurm", "tools/workload", "core/topo", "core/plugin", "core/programs", "core/schedule",
                   "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
@@ -77,7 +78,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"infiniband/": ["plugins/net-ib"],
     r"yaml\.h": ["tools/slurm"],
     r"CLI/": ["tools/cli"],
-    r"nlohmann/": ["core/programs", "core/ras", "core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
+    r"nlohmann/": ["core/programs", "core/ras", "core/stall", "tools/cli", "tools/conformance", "tools/workload", "plugins/tuner-default"],
 }
 FETCHED = {  # code -> the only folders of the library that may have it; others are handed what they need
     r"\bProcess::instance\(": ["core/api"],

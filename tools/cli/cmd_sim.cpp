@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,9 +22,9 @@
 #include "tools/cli/sim/calibration.hpp"
 #include "tools/cli/sim/call.hpp"
 #include "tools/cli/sim/heat_map.hpp"
+#include "tools/cli/sim/job.hpp"
 #include "tools/cli/sim/plot.hpp"
 #include "tools/cli/sim/policy.hpp"
-#include "tools/cli/sim/workload.hpp"
 
 namespace plexus {
 namespace {
@@ -128,7 +127,8 @@ std::string size_text(uint64_t bytes) {
 }
 
 bool prints(const SimOptions& options) {
-  const std::array files = {&options.json, &options.trace, &options.svg, &options.links};
+  const std::array files = {&options.json, &options.trace, &options.svg, &options.links,
+                            &options.exported};
   return std::none_of(files.begin(), files.end(), [](const auto* file) { return *file == "-"; });
 }
 
@@ -415,49 +415,6 @@ Result<void> compare_policies(const SimOptions& options, const Fabric* fabric) {
                               : write_output(options.json, json.dump(1) + "\n");
 }
 
-/// The time of a job's calls, one after the other, by policy.
-Result<void> run_workload(const SimOptions& options, const Fabric* fabric) {
-  PLEXUS_TRY(text, read_file(options.workload, kFileBytesMax));
-  auto calls = parse_workload(text);
-  if (calls.has_error()) {
-    return std::move(calls).error().with_context(options.workload);
-  }
-  PLEXUS_TRY(policies, Policies::open(options, fabric));
-  std::map<std::tuple<Collective, std::vector<WorkloadExchange>, uint64_t>, uint64_t> times;
-  for (const WorkloadCall& call : calls.value()) {
-    times[{call.collective, call.exchanges, call.bytes}] += call.times;
-  }
-  std::map<std::string, double> total_us;  // by policy
-  double best_us = 0;
-  for (const auto& [call, count] : times) {
-    const auto& [collective, exchanges, bytes] = call;
-    if (!exchanges.empty()) {
-      PLEXUS_TRY(row, simulate_exchanges(options, exchanges, fabric));
-      PLEXUS_TRY(row.check_ends());
-      best_us += static_cast<double>(count) * row.result.time_us;
-      for (const std::string& policy : options.tuners) {
-        total_us[policy] += static_cast<double>(count) * row.result.time_us;
-      }
-      continue;
-    }
-    PLEXUS_TRY(size, policies.compare(collective, bytes));
-    best_us += static_cast<double>(count) * size.best.result.time_us;
-    for (const PolicyRow& row : size.rows) {
-      total_us[row.policy] += row.time_us(count);
-    }
-  }
-  nlohmann::ordered_json json{{"best_us", best_us}, {"policies", nlohmann::ordered_json::object()}};
-  for (const auto& [policy, time_us] : total_us) {
-    json["policies"][policy] = time_us;
-    if (prints(options)) {
-      fmt::print("{:<16} {:>16.3f} us, {:.1f} % more than the best of each call\n", policy, time_us,
-                 100 * (time_us / best_us - 1));
-    }
-  }
-  return options.json.empty() ? Result<void>(ok())
-                              : write_output(options.json, json.dump(1) + "\n");
-}
-
 Result<void> run_sim(SimOptions& options) {
   if (!options.faults_text.empty()) {
     PLEXUS_TRY(faults, read_faults(options));
@@ -480,8 +437,14 @@ Result<void> run_sim(SimOptions& options) {
     return fail(Code::kInvalidArgument,
                 "--links maps the algorithms of one call: leave out --workload and --tuner");
   }
-  if (options.tuners.empty() && (options.sweeps || !options.workload.empty())) {
-    return fail(Code::kInvalidArgument, "--sweep and --workload compare policies: add --tuner");
+  if (options.tuners.empty() && options.sweeps) {
+    return fail(Code::kInvalidArgument, "--sweep compares policies: add --tuner");
+  }
+  const bool changes = !options.what_if.empty() || options.sensitivity || !options.order.empty() ||
+                       !options.exported.empty();
+  if (options.workload.empty() && changes) {
+    return fail(Code::kInvalidArgument,
+                "--what-if, --sensitivity, --order and --export are of a job: add --workload");
   }
   if (!options.workload.empty()) {
     return run_workload(options, shared);
@@ -597,7 +560,23 @@ void add_policy_flags(CLI::App& app, const std::shared_ptr<SimOptions>& options)
   app.add_flag("--sweep", options->sweeps,
                "with --tuner: all collectives, 2, 4, 8, ... ranks up to --ranks");
   app.add_option("--workload", options->workload,
-                 "with --tuner: total time of the calls in this file (docs/tuner-research.md)")
+                 "a job's calls and computing: its time, critical path and exposed communication "
+                 "(docs/formats.md says what is read)")
+      ->type_name("FILE");
+  app.add_option("--what-if", options->what_if,
+                 "with --workload: its time with a change, as rate=2, compute=0.9, slow=1.2, "
+                 "order=dp,tp, tuner=none, dcs-lost=1 (several: repeat it)")
+      ->type_name("CHANGE")
+      ->allow_extra_args(false);
+  app.add_flag("--sensitivity", options->sensitivity,
+               "with --workload: what would help most, a table of such changes");
+  app.add_option("--order", options->order,
+                 "with --workload: its groups from the inside of a node, as tp,dp,pp (default: the "
+                 "file's)")
+      ->type_name("NAMES");
+  app.add_option("--export", options->exported,
+                 "with --workload: write it to this file (-: stdout), as GOAL if it says what each "
+                 "rank does, else as Chakra's JSON")
       ->type_name("FILE");
 }
 
@@ -667,7 +646,9 @@ Command add_sim_command(CLI::App& program) {
                   "a fabric model (docs/topology.md) whose links messages between nodes share")
       ->type_name("FILE");
   add_output_flags(*app, *options);
-  return {app, [options] {
+  return {app, [app, options] {
+            options->has_ranks = app->count("--ranks") > 0;
+            options->has_ranks_per_node = app->count("--ranks-per-node") > 0;
             if (options->root >= options->nranks) {
               return report_error(fail(Code::kInvalidArgument, "--root: {} is not one of {} ranks",
                                        options->root, options->nranks),

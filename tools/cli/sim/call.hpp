@@ -9,8 +9,8 @@
 
 #include "core/base/result.hpp"
 #include "core/schedule/candidate.hpp"
-#include "tools/cli/sim/workload.hpp"
 #include "tools/sim/simulate.hpp"
+#include "tools/workload/workload.hpp"
 
 namespace plexus {
 
@@ -56,6 +56,12 @@ struct SimOptions {
   std::vector<std::string> tuners;
   bool sweeps = false;  // all collectives, and 2, 4, 8, ... ranks
   std::string workload;
+  bool has_ranks = false;  // the flags say it, and not the workload
+  bool has_ranks_per_node = false;
+  std::string order;                 // of its groups, from the inside
+  std::vector<std::string> what_if;  // changes to it
+  bool sensitivity = false;          // standard ones
+  std::string exported;              // file for it in another format
   std::string trace;
   std::string svg;
   std::string links;  // file for a map of bytes by link

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/sim/workload.hpp"
-
+// Workloads made by hand, and what plugins/profiler-trace records.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,34 +7,24 @@
 #include <string>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/text.hpp"
-#include "tools/cli/flags.hpp"
+#include "tools/workload/builder.hpp"
 
 namespace plexus {
 namespace {
 
-using WorkloadJson = nlohmann::json;
-
-constexpr uint64_t kBytesMax = uint64_t{1} << 40;
-constexpr uint64_t kTimesMax = 1'000'000'000;
+constexpr uint64_t kBytesMax = kWorkloadBytesMax;
+constexpr uint64_t kTimesMax = kWorkloadTimesMax;
 constexpr size_t kCallsMax = 100'000;
 constexpr size_t kEventsMax = 10'000'000;
-constexpr uint64_t kRecordedRanksMax = 1 << 20;
+constexpr uint64_t kRecordedRanksMax = kWorkloadRanksMax;
 constexpr int64_t kDistanceMax = 1 << 20;
 constexpr size_t kExchangesMax = 1024;
 
 /// An unsigned number; `otherwise` where there is none, 0 where it is something else.
-uint64_t number_of(const WorkloadJson& object, const char* key, uint64_t otherwise) {
-  const auto at = object.is_object() ? object.find(key) : object.end();
-  return at == object.end() ? otherwise : at->is_number_unsigned() ? at->get<uint64_t>() : 0;
-}
-
-/// A text; empty where there is none.
-std::string text_of(const WorkloadJson& object, const char* key) {
-  const auto at = object.is_object() ? object.find(key) : object.end();
-  return at == object.end() || !at->is_string() ? "" : at->get<std::string>();
+uint64_t exact_number(const WorkloadJson& object, const char* key, uint64_t otherwise) {
+  const WorkloadJson* const at = find_member(object, key);
+  return at == nullptr ? otherwise : at->is_number_unsigned() ? at->get<uint64_t>() : 0;
 }
 
 /// A group of sends and receives, made by hand.
@@ -44,7 +33,7 @@ Result<WorkloadCall> read_exchange(const WorkloadJson& group, uint64_t times, si
   for (const WorkloadJson& each : group) {
     const auto distance = each.is_object() ? each.find("distance") : each.end();
     const auto wraps = each.is_object() ? each.find("wraps") : each.end();
-    const uint64_t bytes = number_of(each, "bytes", 0);
+    const uint64_t bytes = exact_number(each, "bytes", 0);
     const bool is_right = distance != each.end() && distance->is_number_integer() &&
                           (wraps == each.end() || wraps->is_boolean());
     const int64_t ranks = is_right ? distance->get<int64_t>() : 0;
@@ -64,34 +53,92 @@ Result<WorkloadCall> read_exchange(const WorkloadJson& group, uint64_t times, si
   return call;
 }
 
-Result<std::vector<WorkloadCall>> read_calls(const WorkloadJson& calls) {
+/// Computing, or a collective.
+Result<WorkloadCall> read_call(const WorkloadJson& call, uint64_t times, size_t place) {
+  const std::string named = text_of(call, "collective");
+  const uint64_t bytes = exact_number(call, "bytes", 0);
+  const double time_us = real_of(call, "compute_us", 0);
+  if (time_us > 0 && named.empty() && bytes == 0) {
+    return WorkloadCall{.times = times, .kind = WorkKind::kCompute, .time_us = time_us};
+  }
+  if (named.empty() || bytes == 0 || bytes > kBytesMax || times == 0 || times > kTimesMax) {
+    return fail(Code::kInvalidArgument,
+                "call {}: expects \"collective\" and \"bytes\" up to {}, \"compute_us\", or "
+                "\"exchange\", a list; and \"times\" up to {}",
+                place, kBytesMax, kTimesMax);
+  }
+  const std::optional<Collective> collective = find_collective(named);
+  if (!collective.has_value()) {
+    return fail(Code::kInvalidArgument, "call {}: '{}' is not a collective", place,
+                printable(named));
+  }
+  return WorkloadCall{.collective = *collective, .bytes = bytes, .times = times};
+}
+
+/// Stream, group, name and what the call waits for.
+Result<void> read_place(const WorkloadJson& object,
+                        const std::map<std::string, uint32_t>& groups,
+                        WorkloadBuilder& builder,
+                        WorkloadCall& call) {
+  constexpr uint64_t kStreamsMax = 1024;
+  const size_t place = builder.work.calls.size();
+  const std::string group = text_of(object, "group");
+  const auto known = groups.find(group);
+  const uint64_t stream = exact_number(object, "stream", 0);
+  if ((!group.empty() && known == groups.end()) || stream >= kStreamsMax) {
+    return fail(Code::kInvalidArgument,
+                "call {}: expects a \"group\" that is in \"groups\" and a \"stream\" below {}",
+                place, kStreamsMax);
+  }
+  call.group = group.empty() ? 0 : known->second;
+  call.stream = static_cast<uint32_t>(stream);
+  call.name = builder.name(text_of(object, "name"));
+  const WorkloadJson* const after = find_member(object, "after");
+  for (const WorkloadJson& each : after == nullptr ? WorkloadJson::array() : *after) {
+    if (!each.is_number_unsigned() || each.get<uint64_t>() >= place) {
+      return fail(Code::kInvalidArgument,
+                  "call {}: expects \"after\" with numbers of calls before it", place);
+    }
+    call.after.push_back(each.get<uint32_t>());
+  }
+  return ok();
+}
+
+Result<Workload> read_calls(const WorkloadJson& json, const WorkloadJson& calls) {
+  WorkloadBuilder builder("Plexus workload");
   if (calls.size() > kCallsMax) {
     return fail(Code::kInvalidArgument, "has {} calls, expects at most {}", calls.size(),
                 kCallsMax);
   }
-  std::vector<WorkloadCall> read;
-  for (const WorkloadJson& call : calls) {
-    const std::string named = text_of(call, "collective");
-    const uint64_t bytes = number_of(call, "bytes", 0);
-    const uint64_t times = number_of(call, "times", 1);
-    const auto group = call.is_object() ? call.find("exchange") : call.end();
-    if (group != call.end() && group->is_array() && !group->empty() && named.empty() && times > 0 &&
-        times <= kTimesMax) {
-      PLEXUS_TRY(exchange, read_exchange(*group, times, read.size()));
-      read.push_back(std::move(exchange));
-      continue;
+  builder.work.nranks =
+      static_cast<int>(std::min<uint64_t>(exact_number(json, "ranks", 0), kRecordedRanksMax));
+  std::map<std::string, uint32_t> groups;
+  const WorkloadJson* const named = find_member(json, "groups");
+  for (const WorkloadJson& each : named == nullptr ? WorkloadJson::array() : *named) {
+    const std::string name = text_of(each, "name");
+    const uint64_t nranks = exact_number(each, "ranks", 0);
+    const uint64_t part = exact_number(each, "all_by", 0);
+    if (name.empty() || (nranks == 0) == (part == 0) ||
+        std::max(nranks, part) > kRecordedRanksMax) {
+      return fail(Code::kInvalidArgument,
+                  "\"groups\": expects objects with a \"name\" and either \"ranks\" or \"all_by\" "
+                  "(all ranks by so many), up to {}",
+                  kRecordedRanksMax);
     }
-    if (named.empty() || bytes == 0 || bytes > kBytesMax || times == 0 || times > kTimesMax) {
-      return fail(
-          Code::kInvalidArgument,
-          "call {}: expects \"collective\" and \"bytes\" up to {}, or \"exchange\", a list; "
-          "and \"times\" up to {}",
-          read.size(), kBytesMax, kTimesMax);
-    }
-    PLEXUS_TRY(collective, parse_collective(named));
-    read.push_back({.collective = collective, .bytes = bytes, .times = times});
+    groups[name] = builder.group(name, static_cast<int>(nranks), static_cast<int>(part));
   }
-  return read;
+  for (const WorkloadJson& each : calls) {
+    const size_t place = builder.work.calls.size();
+    const uint64_t times = exact_number(each, "times", 1);
+    const WorkloadJson* const group = find_member(each, "exchange");
+    const bool is_group = group != nullptr && group->is_array() && !group->empty() &&
+                          text_of(each, "collective").empty() && times > 0 && times <= kTimesMax;
+    PLEXUS_TRY(call,
+               is_group ? read_exchange(*group, times, place) : read_call(each, times, place));
+    PLEXUS_TRY(read_place(each, groups, builder, call));
+    PLEXUS_TRY(builder.add(std::move(call)));
+  }
+  return builder.finish();
 }
 
 struct NamedCollective {
@@ -110,16 +157,6 @@ constexpr std::array<NamedCollective, 8> kProfilerNames = {{
     {"scatter", Collective::kScatter, true},
 }};
 
-/// In bytes; 0: an unknown type.
-uint64_t element_bytes_of(const std::string& type) {
-  const auto ends_with = [&](const char* end) { return type.ends_with(end); };
-  return ends_with("nt8") || ends_with("e4m3") || ends_with("e5m2") ? 1
-         : ends_with("loat16")                                      ? 2
-         : ends_with("nt32") || ends_with("loat32")                 ? 4
-         : ends_with("nt64") || ends_with("loat64")                 ? 8
-                                                                    : 0;
-}
-
 /// What a call's event says of the call.
 struct RecordedCall {
   std::string name;    // in lower case
@@ -130,8 +167,8 @@ struct RecordedCall {
 /// An Error: a member is missing.
 Result<RecordedCall> read_recorded(const WorkloadJson& about, const char* kind, size_t place) {
   const uint64_t element_bytes = element_bytes_of(text_of(about, "datatype"));
-  const uint64_t count = number_of(about, "count", 0);
-  const uint64_t nranks = number_of(about, "nranks", 0);
+  const uint64_t count = exact_number(about, "count", 0);
+  const uint64_t nranks = exact_number(about, "nranks", 0);
   if (element_bytes == 0 || count > kBytesMax || nranks == 0 || nranks > kRecordedRanksMax) {
     return fail(Code::kInvalidArgument,
                 "event {}: expects \"{}\", \"datatype\", \"count\" and \"nranks\" as "
@@ -168,7 +205,7 @@ class RecordedGroup {
   /// An Error: not as the profiler writes it.
   Result<void> add(const WorkloadJson& about, uint64_t rank, size_t place) {
     PLEXUS_TRY(recorded, read_recorded(about, "p2p", place));
-    const uint64_t peer = number_of(about, "peer", kRecordedRanksMax);
+    const uint64_t peer = exact_number(about, "peer", kRecordedRanksMax);
     const bool sends = recorded.name == "send";
     if ((!sends && recorded.name != "recv") || rank >= recorded.nranks || peer >= recorded.nranks) {
       return fail(Code::kInvalidArgument,
@@ -222,7 +259,7 @@ class RecordedRun {
  public:
   Result<void> add(const WorkloadJson& event, size_t place) {
     const auto about = event.is_object() ? event.find("args") : event.end();
-    const uint64_t rank = number_of(event, "pid", 0);
+    const uint64_t rank = exact_number(event, "pid", 0);
     if (about == event.end() || !about->is_object() || rank > lowest_rank_) {
       return ok();
     }
@@ -234,7 +271,7 @@ class RecordedRun {
       *this = {};
       lowest_rank_ = rank;
     }
-    const uint64_t group = number_of(*about, "group", 0);
+    const uint64_t group = exact_number(*about, "group", 0);
     if (is_collective || group != group_) {
       end_group();
     }
@@ -276,7 +313,7 @@ class RecordedRun {
   std::vector<WorkloadCall> calls_;
 };
 
-Result<std::vector<WorkloadCall>> read_events(const WorkloadJson& events) {
+Result<Workload> read_events(const WorkloadJson& events) {
   if (events.size() > kEventsMax) {
     return fail(Code::kInvalidArgument, "has {} events, expects at most {}", events.size(),
                 kEventsMax);
@@ -285,26 +322,26 @@ Result<std::vector<WorkloadCall>> read_events(const WorkloadJson& events) {
   for (size_t place = 0; place < events.size(); ++place) {
     PLEXUS_TRY(run.add(events[place], place));
   }
-  return run.take();
+  std::vector<WorkloadCall> calls = run.take();
+  if (calls.empty()) {
+    return fail(Code::kInvalidArgument,
+                "has no collective, send or receive of plugins/profiler-trace");
+  }
+  WorkloadBuilder builder("trace of PLEXUS_TRACE");
+  builder.note("the calls of its lowest rank are taken for all; time between calls is left out");
+  for (WorkloadCall& call : calls) {
+    PLEXUS_TRY(builder.add(std::move(call)));
+  }
+  return builder.finish();
 }
 
 }  // namespace
 
-Result<std::vector<WorkloadCall>> parse_workload(std::string_view text) {
-  const WorkloadJson json = WorkloadJson::parse(text, nullptr, false);
+Result<Workload> read_plexus(const WorkloadJson& json) {
   if (json.is_array()) {
-    PLEXUS_TRY(calls, read_events(json));
-    return calls.empty() ? Result<std::vector<WorkloadCall>>(
-                               fail(Code::kInvalidArgument,
-                                    "has no collective, send or receive of plugins/profiler-trace"))
-                         : std::move(calls);
+    return read_events(json);
   }
-  const auto calls = json.is_object() ? json.find("calls") : json.end();
-  if (calls == json.end() || !calls->is_array()) {
-    return fail(Code::kInvalidArgument,
-                "is neither {{\"calls\": [...]}} nor a whole trace, a list of events");
-  }
-  return read_calls(*calls);
+  return read_calls(json, *find_member(json, "calls"));
 }
 
 }  // namespace plexus

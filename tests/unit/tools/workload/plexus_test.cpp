@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workloads from files: what is read, and what is said of a file that is none.
-#include "tools/cli/sim/workload.hpp"
-
 #include <string>
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tools/workload/workload.hpp"
 
 namespace plexus {
 namespace {
@@ -25,10 +25,10 @@ TEST(Workload, ByHandIsAListOfCalls) {
       R"({"calls": [{"collective": "all_reduce", "bytes": 8, "times": 3},
                     {"collective": "alltoall", "bytes": 16}]})");
   ASSERT_TRUE(calls.has_value());
-  ASSERT_EQ(calls.value().size(), 2U);
-  EXPECT_EQ(calls.value()[0].times, 3U);
-  EXPECT_EQ(calls.value()[1].collective, Collective::kAllToAll);
-  EXPECT_EQ(calls.value()[1].times, 1U);
+  ASSERT_EQ(calls.value().calls.size(), 2U);
+  EXPECT_EQ(calls.value().calls[0].times, 3U);
+  EXPECT_EQ(calls.value().calls[1].collective, Collective::kAllToAll);
+  EXPECT_EQ(calls.value().calls[1].times, 1U);
 }
 
 TEST(Workload, RecordedIsTheLowestRanksCollectivesInOrder) {
@@ -39,11 +39,12 @@ TEST(Workload, RecordedIsTheLowestRanksCollectivesInOrder) {
                             event(0, call("AllGather", 10, "ncclBfloat16")) + "]";
   const auto calls = parse_workload(trace);
   ASSERT_TRUE(calls.has_value()) << calls.error().message();
-  ASSERT_EQ(calls.value().size(), 2U);
-  EXPECT_EQ(calls.value()[0].collective, Collective::kAllReduce);
-  EXPECT_EQ(calls.value()[0].bytes, 400U);
-  EXPECT_EQ(calls.value()[0].times, 2U);
-  EXPECT_EQ(calls.value()[1].bytes, 4U * 10 * 2) << "the larger buffer has a block of each rank";
+  ASSERT_EQ(calls.value().calls.size(), 2U);
+  EXPECT_EQ(calls.value().calls[0].collective, Collective::kAllReduce);
+  EXPECT_EQ(calls.value().calls[0].bytes, 400U);
+  EXPECT_EQ(calls.value().calls[0].times, 2U);
+  EXPECT_EQ(calls.value().calls[1].bytes, 4U * 10 * 2)
+      << "the larger buffer has a block of each rank";
 }
 
 TEST(Workload, ByHandHasGroupsOfSendsAndReceives) {
@@ -51,10 +52,10 @@ TEST(Workload, ByHandHasGroupsOfSendsAndReceives) {
       R"({"calls": [{"exchange": [{"distance": 2, "bytes": 64},
                                   {"distance": -1, "bytes": 8, "wraps": true}], "times": 5}]})");
   ASSERT_TRUE(calls.has_value()) << calls.error().message();
-  ASSERT_EQ(calls.value().size(), 1U);
-  EXPECT_EQ(calls.value()[0].times, 5U);
-  EXPECT_EQ(calls.value()[0].bytes, 72U);
-  EXPECT_THAT(calls.value()[0].exchanges,
+  ASSERT_EQ(calls.value().calls.size(), 1U);
+  EXPECT_EQ(calls.value().calls[0].times, 5U);
+  EXPECT_EQ(calls.value().calls[0].bytes, 72U);
+  EXPECT_THAT(calls.value().calls[0].exchanges,
               testing::ElementsAre(WorkloadExchange{.distance = 2, .wraps = false, .bytes = 64},
                                    WorkloadExchange{.distance = -1, .wraps = true, .bytes = 8}));
 }
@@ -85,8 +86,8 @@ TEST(Workload, RecordedSendsAndReceivesAreDistances) {
   for (const auto& [events, expected] : cases) {
     const auto calls = parse_workload("[" + events + "]");
     ASSERT_TRUE(calls.has_value()) << calls.error().message();
-    ASSERT_EQ(calls.value().size(), 1U) << events;
-    EXPECT_EQ(calls.value()[0].exchanges, expected) << events;
+    ASSERT_EQ(calls.value().calls.size(), 1U) << events;
+    EXPECT_EQ(calls.value().calls[0].exchanges, expected) << events;
   }
 }
 
@@ -96,11 +97,11 @@ TEST(Workload, RecordedGroupsAndCollectivesAreInOrder) {
       event(0, message("Send", 1, 2)) + "," + event(0, call("AllReduce", 100)) + "," +
       event(0, message("Send", 1, 3)) + "]");
   ASSERT_TRUE(calls.has_value());
-  ASSERT_EQ(calls.value().size(), 3U);
-  EXPECT_EQ(calls.value()[0].times, 2U);
-  EXPECT_EQ(calls.value()[0].exchanges.size(), 1U);
-  EXPECT_TRUE(calls.value()[1].exchanges.empty());
-  EXPECT_EQ(calls.value()[2].times, 1U);
+  ASSERT_EQ(calls.value().calls.size(), 3U);
+  EXPECT_EQ(calls.value().calls[0].times, 2U);
+  EXPECT_EQ(calls.value().calls[0].exchanges.size(), 1U);
+  EXPECT_TRUE(calls.value().calls[1].exchanges.empty());
+  EXPECT_EQ(calls.value().calls[2].times, 1U);
 }
 
 TEST(Workload, EveryTypeHasItsSize) {
@@ -118,7 +119,7 @@ TEST(Workload, EveryTypeHasItsSize) {
                                     {"ncclFloat64", 8U}}) {
     const auto calls = parse_workload("[" + event(0, call("Reduce", 1, type)) + "]");
     ASSERT_TRUE(calls.has_value()) << type;
-    EXPECT_EQ(calls.value()[0].bytes, bytes) << type;
+    EXPECT_EQ(calls.value().calls[0].bytes, bytes) << type;
   }
 }
 
