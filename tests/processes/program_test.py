@@ -57,6 +57,29 @@ class Program(job.Test):
         self.assertEqual((ended.stdout, ended.stderr.count("\n")), ("", 1))
         self.assertIn("already complete", ended.stderr)
 
+    def test_a_plan_of_mscclpp_is_proved_runs_and_is_simulated(self):
+        plan = SAMPLES.parent / "mscclpp/read-reduce-put-3.json"
+        verdict = json.loads(self.program("verify", plan, "--json", "-").stdout)[0]
+        self.assertEqual((verdict["proved"], verdict["collective"], verdict["nranks"]), (True, "all_reduce", 3))
+        self.program("import", plan, "-o", self.folder / "plan.json")
+        ran = self.program("run", self.folder / "plan.json", "-b", "12K", "-n", 3, "-w", 0)
+        self.assertIn("Out of bounds values : 0 OK", ran.stdout)
+        ended = self.start([job.PLEXUS, "sim", "all_reduce", "--program", str(plan), "-b", "12K", "--json", "-"]).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertGreater(json.loads(ended.stdout)["rows"][0]["time_us"], 2 * 2)  # a read and a put, one after the other
+
+    def test_programs_are_written_for_others(self):
+        self.program("export", "tree_all_reduce", "--ranks", 6, "--format", "msccl", "-o", self.folder / "tree.xml")
+        self.assertTrue(json.loads(self.program("verify", self.folder / "tree.xml", "--json", "-").stdout)[0]["proved"])
+        for form, extra in (("goal", ()), ("chakra", ("--rank", 1))):
+            file = self.folder / f"ring.{form}"
+            self.program("export", "ring_all_gather", "--ranks", 4, "--bytes", "1M", "--format", form, *extra, "-o", file)
+            ended = self.start([job.PLEXUS, "sim", "--workload", str(file), "--json", "-"]).end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            made = json.loads(ended.stdout)
+            self.assertEqual(made["ranks"], 4)
+            self.assertAlmostEqual(made["best_us"], 3 * (2 + (1 << 18) / 25_000), delta=0.1)  # latency and 200 Gbit/s
+
     def test_steps_are_drawn(self):
         text = self.program("show", SAMPLES / "ring-allreduce-4.xml").stdout
         self.assertEqual(text.count("rank "), 4)

@@ -16,6 +16,7 @@
 
 #include "core/base/file.hpp"
 #include "core/programs/export.hpp"
+#include "core/programs/msccl_xml.hpp"
 #include "core/programs/program_file.hpp"
 #include "core/programs/program_json.hpp"
 #include "core/programs/program_set.hpp"
@@ -23,6 +24,7 @@
 #include "tools/cli/flags.hpp"
 #include "tools/cli/perf/options.hpp"
 #include "tools/cli/program/draw.hpp"
+#include "tools/cli/program/messages.hpp"
 
 namespace plexus {
 namespace {
@@ -34,6 +36,9 @@ struct ProgramOptions {
   std::string output = "-";
   std::string svg;
   std::string json;
+  enum class Format : uint8_t { kJson, kMsccl, kGoal, kChakra } format = Format::kJson;
+  size_t bytes = size_t{1} << 20;  // of a call, for GOAL and Chakra
+  int rank = 0;                    // whose, for Chakra
   perf::PerfOptions run;
 };
 
@@ -50,6 +55,25 @@ Result<ProgramFile> load(const std::string& path) {
   return file;
 }
 
+/// In the format of the flags.
+int write_program(const ProgramOptions& options, const ProgramFile& file) {
+  if (options.format == ProgramOptions::Format::kJson) {
+    return report(write_output(options.output, format_program_json(file)), kExitUsage);
+  }
+  if (options.rank >= file.nranks()) {
+    return report_error(fail(Code::kInvalidArgument, "--rank: {} is not one of {} ranks",
+                             options.rank, file.nranks()),
+                        kExitUsage);
+  }
+  const Workload messages = messages_of(file, options.bytes);
+  const Result<std::string> text =
+      options.format == ProgramOptions::Format::kMsccl  ? format_msccl(file)
+      : options.format == ProgramOptions::Format::kGoal ? format_goal(messages)
+                                                        : format_chakra(messages, options.rank);
+  return text.has_error() ? report_error(text.error(), kExitWrong)
+                          : report(write_output(options.output, text.value()), kExitUsage);
+}
+
 int run_export(const ProgramOptions& options) {
   const Algorithm* const algorithm = find_algorithm(options.algorithm);
   if (algorithm == nullptr) {
@@ -62,9 +86,8 @@ int run_export(const ProgramOptions& options) {
                         kExitUsage);
   }
   const auto file = export_program(*algorithm, options.exported);
-  return file.has_error()
-             ? report_error(file.error(), kExitUsage)
-             : report(write_output(options.output, format_program_json(file.value())), kExitUsage);
+  return file.has_error() ? report_error(file.error(), kExitUsage)
+                          : write_program(options, file.value());
 }
 
 int run_import(const ProgramOptions& options) {
@@ -81,7 +104,7 @@ int run_import(const ProgramOptions& options) {
   file.root = proof.root;
   file.out_of_place = proof.out_of_place.proved;
   file.in_place = proof.in_place.proved || !has_in_place(file.collective);
-  return report(write_output(options.output, format_program_json(file)), kExitUsage);
+  return write_program(options, file);
 }
 
 std::string describe_forms(const ProgramFile& file, const ProgramProof& proof) {
@@ -240,7 +263,7 @@ int run_on_ranks(const ProgramOptions& options) {
 CLI::App* add_file_command(
     CLI::App& app, const char* name, const char* help, ProgramOptions& options, int files_max) {
   CLI::App* const command = app.add_subcommand(name, help);
-  command->add_option("FILE", options.files, "JSON or MSCCL XML")
+  command->add_option("FILE", options.files, "JSON, MSCCL XML or an MSCCL++ plan")
       ->required()
       ->expected(1, files_max)
       ->type_name("");
@@ -250,7 +273,8 @@ CLI::App* add_file_command(
 }  // namespace
 
 Command add_program_command(CLI::App& program) {
-  CLI::App* const app = program.add_subcommand("program", "Algorithms as files: JSON, MSCCL XML");
+  CLI::App* const app =
+      program.add_subcommand("program", "Algorithms as files: JSON, MSCCL XML, MSCCL++ plans");
   app->require_subcommand(1);
   const auto options = std::make_shared<ProgramOptions>();
   CLI::App* const exports = app->add_subcommand("export", "Write an algorithm's programs as JSON");
@@ -273,6 +297,18 @@ Command add_program_command(CLI::App& program) {
   for (CLI::App* const each : {exports, imports}) {
     each->add_option("-o,--output", options->output, "file to write (default -: stdout)")
         ->type_name("FILE");
+    using Format = ProgramOptions::Format;
+    add_choice<Format>(*each, "--format",
+                       {{"json", Format::kJson},
+                        {"msccl", Format::kMsccl},
+                        {"goal", Format::kGoal},
+                        {"chakra", Format::kChakra}},
+                       &options->format,
+                       "JSON of ours (default), MSCCL's XML, or the messages of a call as GOAL or "
+                       "(of one rank) Chakra's JSON");
+    add_size(*each, "--bytes", &options->bytes,
+             "of the call's larger buffer, for goal and chakra (default 1M)");
+    add_int(*each, "--rank", &options->rank, {0, kFileRanksMax - 1}, "for chakra (default 0)");
   }
   shows->add_option("--svg", options->svg, "draw into this SVG file (-: stdout)")
       ->type_name("FILE");
