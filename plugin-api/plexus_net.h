@@ -185,8 +185,8 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
                      plexus_net_send_t** send);
 
   /* Accepts one connection; progresses like connect. One accept at a time per `listen`; several
-   * one after the other are allowed. An attempt without the handle is refused, which is no failure. The
-   * connection outlives `listen`. */
+   * one after the other are allowed. An attempt without the handle is refused, which is no failure.
+   * The connection outlives `listen`. */
   int32_t (*accept)(plexus_net_listen_t* listen, plexus_net_recv_t** recv);
 
   /* Registers memory for a connection. May take long. The host registers a buffer before it uses

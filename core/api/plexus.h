@@ -160,10 +160,10 @@ ncclResult_t plexusScatterV(const void* sendbuff,
 /* The ranks of comm whose processes are known to have died or ended, ascending in ranks, which has
  * room for ncclCommCount, and their number in count. For ncclCommShrink's list once a call has
  * failed: shrink, and where that fails too, ask again and shrink without those who came to it. What
- * a process knows may differ from what others know by the time that a notice takes. A rank that called
- * ncclCommAbort and whose process lives is not among them.
- * Threads: any. Errors: ncclInvalidArgument when a pointer is NULL or comm is not ready yet,
- * ncclInvalidUsage when it was finalized. */
+ * a process knows may differ from what others know by the time that a notice takes. A rank that
+ * called ncclCommAbort and whose process lives is not among them. Threads: any. Errors:
+ * ncclInvalidArgument when a pointer is NULL or comm is not ready yet, ncclInvalidUsage when it was
+ * finalized. */
 ncclResult_t plexusCommGoneRanks(ncclComm_t comm, int* ranks, int* count);
 
 /* How the last call on comm was done: names as NCCL_ALGO and NCCL_PROTO take them ("" before the

@@ -177,8 +177,12 @@ static void* post_send(
   return request;
 }
 
-static void* post_recv(
-    const struct net* net, struct pair* pair, int n, void** data, message_size* capacities, int* tags) {
+static void* post_recv(const struct net* net,
+                       struct pair* pair,
+                       int n,
+                       void** data,
+                       message_size* capacities,
+                       int* tags) {
   void* memory[8] = {NULL};
   void* request = NULL;
   while (request == NULL) {

@@ -88,10 +88,11 @@ static int info(void* context,
                 int* channels) {
   tuner_fixture.registered = collnet + nvls;
   *algorithm = is_asked_to("tree") || is_asked_to("half") ? kTree
-               : is_asked_to("nonsense")           ? 99
-               : is_asked_to("pat")                ? kPat
-                                            : *algorithm;
-  *protocol = is_asked_to("tree") || is_asked_to("nonsense") || is_asked_to("pat") ? kSimple : *protocol;
+               : is_asked_to("nonsense")                  ? 99
+               : is_asked_to("pat")                       ? kPat
+                                                          : *algorithm;
+  *protocol =
+      is_asked_to("tree") || is_asked_to("nonsense") || is_asked_to("pat") ? kSimple : *protocol;
   return note(context, function, bytes, pipelined, channels);
 }
 #else
@@ -182,7 +183,10 @@ static int chunk(void* context,
       bytes != tuner_fixture.bytes || protocol != kSimple || algorithm < 0 || channels < 1) {
     return 3;
   }
-  *size = is_asked_to("chunk-zero") ? 0 : is_asked_to("chunk-huge") ? SIZE_MAX : is_asked_to("chunk-odd") ? 1000 : *size;
+  *size = is_asked_to("chunk-zero")   ? 0
+          : is_asked_to("chunk-huge") ? SIZE_MAX
+          : is_asked_to("chunk-odd")  ? 1000
+                                      : *size;
   return is_asked_to("chunk-fail") ? 2 : 0;
 }
 #endif
