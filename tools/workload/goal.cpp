@@ -27,8 +27,9 @@ class GoalReader {
     }
     if (words[0] == "num_ranks") {
       const auto count = words.size() > 1 ? whole_number(words[1]) : std::nullopt;
-      if (!count.has_value() || *count == 0 || *count > kWorkloadRanksMax) {
-        return wrong(fmt::format("expects \"num_ranks\" of 1 to {}", kWorkloadRanksMax));
+      if (!count.has_value() || *count == 0 || *count > kWorkloadRanksMax ||
+          builder_.work.nranks > 0) {
+        return wrong(fmt::format("expects \"num_ranks\" once, of 1 to {}", kWorkloadRanksMax));
       }
       builder_.work.nranks = static_cast<int>(*count);
       return ok();

@@ -64,8 +64,9 @@ Result<Workload> read_htsim(std::string_view text) {
     }
     if (words[0] == "Nodes") {
       const auto nodes = words.size() > 1 ? whole_number(words[1]) : std::nullopt;
-      if (!nodes.has_value() || *nodes == 0 || *nodes > kWorkloadRanksMax) {
-        return fail(Code::kInvalidArgument, "line {}: expects \"Nodes\" of 1 to {}", number,
+      if (!nodes.has_value() || *nodes == 0 || *nodes > kWorkloadRanksMax ||
+          builder.work.nranks > 0) {
+        return fail(Code::kInvalidArgument, "line {}: expects \"Nodes\" once, of 1 to {}", number,
                     kWorkloadRanksMax);
       }
       builder.work.nranks = static_cast<int>(*nodes);

@@ -139,6 +139,8 @@ TEST(WorkloadFormats, WhatIsNoneIsNamedWithWhatToDo) {
         {"num_ranks 2\nrank 0 {\nl1: push 8b to 1\n}", "line 3"},
         {"num_ranks 2\nrank 0 {\nl1 requires l2\n}", "line 3"},
         {"num_ranks 99999999\n", "num_ranks"},
+        {"num_ranks 4\nrank 3 {\nl: send 8b to 2\n}\nnum_ranks 2\n", "line 5"},
+        {"Nodes 4\nConnections 1\n0->3 id 1 size 8\nNodes 2\n", "line 4"},
         {"MICRO\n1\nlayer -1 x NONE 0 1 NONE 0 1 NONE 0 1\n", "line 3"},
         {"MICRO\n1\nlayer -1 1 ALLREDUCE 9999999999999 1 NONE 0 1 NONE 0 1\n", "at most"},
         {"comm_type,msg_size\nall_reduce,many\n", "line 2"},
