@@ -306,7 +306,7 @@ FittedChoice FittedMachine::choose(FittedCall call,
   const auto collective = static_cast<NcclCollective>(call);
   FittedChoice best;
   double best_us = HUGE_VAL;
-  for (const NcclWay& way : model.ways(collective)) {
+  for (const NcclAlternative& way : model.alternatives(collective)) {
     const double us = model.time_us(collective, way, bytes);
     const bool allowed = (!simple_only || way.protocol == NcclProtocol::kSimple) &&
                          (!forced.has_value() || way.algorithm == *forced);
