@@ -44,6 +44,10 @@ Result<uint64_t> Exchange::begin_gather(std::string blob) {
 
 void Exchange::drop_gather(uint64_t number) { family_->drop_gathered(group_, number); }
 
+void Exchange::wait_dropped(const std::atomic<bool>* give_up) {
+  family_->wait_dropped(group_, give_up);
+}
+
 Result<Gathered> Exchange::end_gather(uint64_t number, const std::atomic<bool>* give_up) {
   PLEXUS_TRY(blobs, family_->wait_gathered(group_, number, give_up));
   if (blobs.size() != members_.size()) {

@@ -58,6 +58,9 @@ class Exchange {
   Result<Gathered> end_gather(uint64_t number, const std::atomic<bool>* give_up);
   /// This rank does not want the result.
   void drop_gather(uint64_t number);
+  /// To be called before this rank leaves: what it gave to gathers whose results it does not want
+  /// is with the others only when these are over. Returns early when `*give_up` becomes true.
+  void wait_dropped(const std::atomic<bool>* give_up);
   /// Sends a control message to a peer; does not wait until the peer takes it.
   Result<void> post(int peer, uint64_t tag, std::string blob);
   /// The oldest control message of `peer` with `tag`, if any. Never blocks.

@@ -251,6 +251,17 @@ void Family::drop_gathered(uint64_t group, uint64_t number) {
   }
 }
 
+void Family::wait_dropped(uint64_t group, const std::atomic<bool>* give_up) {
+  std::set<uint64_t> numbers;
+  {
+    const std::lock_guard lock(mutex_);
+    numbers.swap(groups_[group].dropped);
+  }
+  for (const uint64_t number : numbers) {
+    (void)wait_gathered(group, number, give_up);  // the others are told what has failed
+  }
+}
+
 void Family::deliver(const Message& message) {
   const std::lock_guard lock(mutex_);
   switch (message.type) {

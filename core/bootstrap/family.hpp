@@ -58,6 +58,8 @@ class Family {
   Result<Gathered> wait_gathered(uint64_t group, uint64_t number, const std::atomic<bool>* give_up);
   /// Nobody waits for it: it is not kept.
   void drop_gathered(uint64_t group, uint64_t number);
+  /// Waits for those that were dropped and are still to come, as wait_gathered() does.
+  void wait_dropped(uint64_t group, const std::atomic<bool>* give_up);
   std::optional<std::string> try_take(uint64_t group, uint32_t from, uint64_t tag);
   using FailureHandler = std::function<void(const Error&, FailureCause)>;
   void on_failure(uint64_t group, FailureHandler handler);

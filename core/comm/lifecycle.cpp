@@ -43,6 +43,9 @@ void release(Communicator* comm) {
   comm->wait_left();
   comm->wait_unvisited();
   comm->settle();
+  if (comm->setup().exchange != nullptr) {
+    comm->setup().exchange->wait_dropped(&comm->stop);
+  }
   tell_of_revocation(*comm);
   comm->announce_departure(Departure::kDestroyed);
   const std::unique_ptr<Communicator> owner(comm);

@@ -57,6 +57,27 @@ TEST(Exchange, AGatherInTwoHalvesWaitsForNobodyInTheFirst) {
   });
 }
 
+TEST(Exchange, WhoLeavesWaitsForGathersThatItHasDropped) {
+  const auto exchanges = make_local_exchanges(3);
+  exchanges[0]->drop_gather(exchanges[0]->begin_gather("a0").value());
+  std::atomic<bool> is_over{false};
+  std::thread leaving([&] {
+    exchanges[0]->wait_dropped(nullptr);
+    is_over = true;
+  });
+  EXPECT_FALSE(is_over);
+  for (const size_t rank : {1, 2}) {
+    exchanges[rank]->drop_gather(exchanges[rank]->begin_gather("a").value());
+  }
+  leaving.join();
+  for (const size_t rank : {1, 2}) {
+    exchanges[rank]->wait_dropped(nullptr);  // returns
+  }
+  exchanges[0]->drop_gather(exchanges[0]->begin_gather("b0").value());
+  const std::atomic<bool> given_up{true};
+  exchanges[0]->wait_dropped(&given_up);  // returns, though the others never come
+}
+
 TEST(Exchange, DeliversControlMessagesInOrderByTag) {
   const auto exchanges = make_local_exchanges(2);
   ASSERT_TRUE(exchanges[0]->post(1, 5, "first").has_value());
