@@ -37,7 +37,7 @@ class Pack(unittest.TestCase):
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PLEXUS_", "NCCL_"))}
         environment.pop("LD_LIBRARY_PATH", None)
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
-        done = subprocess.run([self.folder / "run-all", "--machine", machine, "--parts", parts, "--limit", "100",
+        done = subprocess.run([self.folder / "run-all", "--machine", machine, "--parts", parts, "--limit", "800", "--patience", "6",
                                "--out", self.folder / "results"], env=environment, capture_output=True, text=True, check=False)
         return done.returncode, (self.folder / "results" / "summary.md").read_text(encoding="utf-8")
 
