@@ -46,6 +46,9 @@ void leave_all(Process& process) {
     comm->settle();
   }
   for (Communicator* const comm : comms) {
+    comm->setup().exchange->wait_dropped(&comm->stop);
+  }
+  for (Communicator* const comm : comms) {
     comm->announce_departure(Departure::kProcessEnded);
   }
 }

@@ -51,6 +51,22 @@ class Ending(leaving_test.ScriptedRanks):
         self.end(ranks[0], "end")
         self.assertEqual(self.tell_all(ranks[1:], "broadcast", "world", 0), [1, 1, 1])
 
+    def test_who_has_no_color_may_end_before_the_others_split(self):
+        for calls in (["destroy world"], []):
+            ranks = self.start_world(3)
+            self.tell_all(ranks[:1], "split_now", "world", "none", -1)
+            for call in calls:
+                ranks[0].tell(call)
+            ranks[0].tell("end")
+            time.sleep(0.2)  # the others come late; that they do decides nothing
+            for rank in ranks[1:]:
+                rank.tell("split_now", "world", "child", 0)
+            for rank in ranks[1:]:
+                result = rank.answer()
+                self.assertEqual(result.code, 0, f"{calls}: {result.text}")
+            self.assertEqual(self.tell_all(ranks[1:], "sum", "child"), [2, 2])
+            ranks[0].process.wait(timeout=job.bound(leaving_test.SECONDS))
+
     def test_messages_of_a_dead_rank_are_received(self):
         ranks = self.start_world(3)
         ranks[0].tell("send", "world", 1, 4)  # makes the connection

@@ -6,6 +6,7 @@
     make_id                   value: the unique id in hex
     init NAME ID NRANKS RANK
     split NAME CHILD COLOR    CHILD: its name; COLOR -1: in none
+    split_now NAME CHILD COLOR  the same without blocking: at once in none, otherwise until the child is ready
     sum NAME                  all_reduce of one float, 1.0; value: the result
     steps NAME COUNT LATE     COUNT sums, each after 2 ms of other work and LATE ms more
     sum_until_error NAME      the same, until it fails
@@ -24,7 +25,7 @@ import os
 import sys
 import time
 
-FLOAT, SUM, NO_COLOR = 7, 0, -1
+FLOAT, SUM, NO_COLOR, IN_PROGRESS = 7, 0, -1, 7
 
 
 class UniqueId(ctypes.Structure):
@@ -69,6 +70,17 @@ class Calls:
     def split(self, name, child, color):
         self.comms[child] = ctypes.c_void_p()
         return self.library.ncclCommSplit(self.comms[name], int(color), 0, ctypes.byref(self.comms[child]), None), None
+
+    def split_now(self, name, child, color):
+        class Config(ctypes.Structure):  # ncclConfig_t of 2.14
+            _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint), ("blocking", ctypes.c_int)]
+        config = Config(ctypes.sizeof(Config), 0xcafebeef, 21400, 0)
+        self.comms[child] = ctypes.c_void_p()
+        code = self.library.ncclCommSplit(self.comms[name], int(color), 0, ctypes.byref(self.comms[child]), ctypes.byref(config))
+        while code == IN_PROGRESS:
+            time.sleep(0.001)  # as users poll
+            _, code = self.error(child)
+        return code, None
 
     def sum(self, name):
         given, got = ctypes.c_float(1), ctypes.c_float(0)

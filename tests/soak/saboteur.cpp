@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tests/soak/container.hpp"
+#include "tests/soak/unauthenticated_peers.hpp"
 
 namespace plexus::soak {
 namespace {
@@ -124,12 +125,16 @@ void Saboteur::count_leftovers(int nids) {
   constexpr int kDescriptors = 4;
   const int descriptors_of_id = 3 + nprocesses_;  // and a connection of each that still waits
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
+  // RAS takes clients that prove nothing, and these may stay connected;
+  // UnauthenticatedPeers::come()
+  const int clients =
+      fault_ != nullptr && fault_->kind == FaultKind::kUnauthenticated ? kCallsPerPort : 0;
   const auto deadline =
       std::chrono::steady_clock::now() +
       (is_of_network_ ? kEndPatienceOfNetwork : kEndPatience) * static_cast<int>(time_factor());
   for (;;) {
     page_.ndescriptors.store(count_entries("/proc/self/fd") - ndescriptors_ - kDescriptors - log -
-                             nids * descriptors_of_id);
+                             clients - nids * descriptors_of_id);
     page_.nthreads.store(count_entries("/proc/self/task") - 1 - kThreads - nids);
     if (page_.ndescriptors.load() <= 0 && page_.nthreads.load() <= 0) {
       return;

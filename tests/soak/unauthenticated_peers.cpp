@@ -60,7 +60,7 @@ void UnauthenticatedPeers::come(const std::vector<pid_t>& processes) {
       if (std::sscanf(line.c_str(), " %*d: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*d %*d %lu",
                       &address, &port, &state, &inode) == 4 &&
           state == kListen && inodes.count(inode) != 0) {
-        const int ncalls = random_.between(1, 4);
+        const int ncalls = random_.between(1, kCallsPerPort);
         for (int i = 0; i < ncalls; ++i) {
           connect_to(address, static_cast<uint16_t>(port));
         }

@@ -10,6 +10,8 @@
 
 namespace plexus::soak {
 
+inline constexpr int kCallsPerPort = 4;  // at most
+
 class UnauthenticatedPeers {
  public:
   explicit UnauthenticatedPeers(uint64_t seed) : random_(seed) {}
