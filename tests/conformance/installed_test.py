@@ -37,7 +37,8 @@ class Installed(unittest.TestCase):
 
     def follow(self, page, *beginnings):
         """Runs the blocks of commands of an installed page that begin so, one after the other; all that they print."""
-        blocks = re.findall(r"^```\n(.*?)^```", (self.prefix / "share/doc/plexus/docs" / page).read_text(), re.S | re.M)
+        fenced = re.findall(r"^```(\w*)\n(.*?)^```$", (self.prefix / "share/doc/plexus/docs" / page).read_text(), re.S | re.M)
+        blocks = [text for language, text in fenced if not language]
         commands = [next(block for block in blocks if block.startswith(beginning)) for beginning in beginnings]
         script = "\n".join(["exec 2>&1", "set -e", *commands]).replace("PREFIX", os.fspath(self.prefix))
         return run("bash", "-c", script, cwd=self.root,
