@@ -4,7 +4,8 @@
 // last spends more of it outside. So the ranks' counters of the same calls, compared when somebody
 // asks (core/ras), name the rank that is late, and not those that wait for it.
 //
-//   if (times.wants(collectives)) {  // that were made with this call: the same number on all ranks
+//   if (times.wants(collectives, true)) {  // that were made with this call: the same number on all
+//   ranks
 //     times.note(collectives, start, Clock::now());
 //   }
 //
@@ -31,8 +32,11 @@ class ArrivalTimes {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// Whether the call with this number is to be timed.
-  [[nodiscard]] bool wants(uint64_t sequence) const noexcept { return sequence >= next_; }
+  /// Whether the call with this number is to be timed. Calls of messages alone, which have that of
+  /// the last collective, are where collectives are.
+  [[nodiscard]] bool wants(uint64_t sequence, bool has_collectives) const noexcept {
+    return has_collectives ? sequence >= next_ : is_open_ && sequence / kCalls == open_.number;
+  }
   void note(uint64_t sequence, TimePoint start, TimePoint end) noexcept {
     const uint64_t number = sequence / kCalls;
     if (!is_open_ || number != open_.number) {
@@ -46,8 +50,13 @@ class ArrivalTimes {
       is_open_ = true;
       is_whole_ = sequence % kCalls == 0 || is_contiguous_;
       is_contiguous_ = true;
+      notes_ = 0;
     }
     open_.inside_ns += nanoseconds(end - start);
+    if (++notes_ > kNotesMax) {  // many messages: the window is not worth the clock
+      is_open_ = false;
+      is_contiguous_ = false;
+    }
   }
 
   /// The last windows, in no order.
@@ -71,6 +80,7 @@ class ArrivalTimes {
 
  private:
   static constexpr uint64_t kOneIn = 32;
+  static constexpr uint32_t kNotesMax = 1024;
   static constexpr uint64_t kFirst = 4;  // windows that are timed in any case
   static constexpr uint64_t kSlowNs = 10'000;
 
@@ -108,6 +118,7 @@ class ArrivalTimes {
   uint64_t next_ = 0;  // number of the next call to be timed
   bool is_open_ = false;
   bool is_whole_ = false;
+  uint32_t notes_ = 0;         // in the open window
   bool is_contiguous_ = true;  // the call before the next one was timed
   ArrivalWindow open_;
   TimePoint opened_;

@@ -106,8 +106,9 @@ void begin_run(Execution& execution) {
   execution.moved = false;
   execution.still_since = {};
   execution.error.reset();
-  const bool is_timed = execution.arrivals != nullptr && execution.remote == nullptr &&
-                        execution.arrivals->wants(execution.collectives_end);
+  const bool is_timed =
+      execution.arrivals != nullptr && execution.remote == nullptr &&
+      execution.arrivals->wants(execution.collectives_end, execution.has_collectives);
   execution.began = is_timed ? std::chrono::steady_clock::now() : decltype(execution.began){};
 }
 

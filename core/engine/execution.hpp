@@ -200,6 +200,7 @@ struct Execution {
   std::chrono::milliseconds deadline{0};
   // How long the rank is inside its calls; null: nobody wants to know.
   ArrivalTimes* arrivals = nullptr;
+  bool has_collectives = false;
   uint64_t collectives_end = 0;  // how many the rank had made with those of this run
   bool is_submitted = false;     // later calls of the rank may have their numbers already
   // state of the current run:

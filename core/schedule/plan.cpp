@@ -659,6 +659,7 @@ void Plan::number_calls(CallLog& log) {
   PLEXUS_DCHECK(log.collectives() == sequence + collectives_, log.collectives(), collectives_);
   execution_.calls_end = log.calls();
   execution_.arrivals = &log.arrivals();
+  execution_.has_collectives = collectives_ > 0;
   execution_.collectives_end = log.collectives();
 }
 

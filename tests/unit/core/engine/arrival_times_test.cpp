@@ -18,7 +18,7 @@ class Calls {
   void make(int count, microseconds inside, microseconds period, uint64_t group = 1) {
     for (int i = 0; i < count; ++i) {
       sequence_ += group;  // a call is noted behind its numbers
-      if (times.wants(sequence_)) {
+      if (times.wants(sequence_, group > 0)) {
         times.note(sequence_, now_, now_ + inside);
         ++timed;
       }
@@ -61,6 +61,19 @@ TEST(ArrivalTimes, OfCallsThatFollowFastOneWindowIn32IsTimed) {
   const int before = calls.timed;
   calls.make(100, microseconds(1), microseconds(1000));
   EXPECT_EQ(calls.timed, before + 100);
+}
+
+TEST(ArrivalTimes, MessagesAreTimedWhereCollectivesAre) {
+  Calls calls;
+  calls.make(100, microseconds(1), microseconds(2), 0);
+  EXPECT_EQ(calls.timed, 0);
+  calls.make(1, microseconds(30), microseconds(100));
+  calls.make(2, microseconds(300), microseconds(400), 0);
+  calls.make(16, microseconds(30), microseconds(100));
+  EXPECT_EQ(calls.last().number, 0U);
+  EXPECT_EQ(calls.last().inside_ns, 15 * 30'000U + 2 * 300'000U);
+  calls.make(100'000, microseconds(1), microseconds(2), 0);
+  EXPECT_LT(calls.timed, 2000) << "too many messages: the window is given up";
 }
 
 TEST(ArrivalTimes, GroupsOfCallsCountAsOne) {
