@@ -12,6 +12,17 @@
 namespace plexus {
 namespace {
 
+/// "node0:4711": by rank of the communicator, where it is known.
+std::map<int, std::string> names_in(const JobRoll& roll, uint64_t group) {
+  std::map<int, std::string> names;
+  for (const KnownRank& rank : roll.known) {
+    if (rank.group == group && !rank.name.empty()) {
+      names.emplace(rank.rank, rank.name);
+    }
+  }
+  return names;
+}
+
 const char* advise(const std::string& cause) {
   const std::pair<const char*, const char*> kAdvice[] = {
       {"stopped", "look for a stopped or swapping process, or a host that is cut off"},
@@ -134,12 +145,7 @@ void RasJob::number_devices() {
 
 /// One verdict at most: of what has failed or died, else of what waits.
 void RasJob::judge_comm(const JobRoll& roll, const RasComm& comm) {
-  std::map<int, std::string> names;
-  for (const KnownRank& rank : roll.known) {
-    if (rank.group == comm.group && !rank.name.empty()) {
-      names.emplace(rank.rank, rank.name);
-    }
-  }
+  std::map<int, std::string> names = names_in(roll, comm.group);
   StatusSummary summary;
   const RollRank* waiting = nullptr;
   const RollRank* failed = nullptr;
@@ -197,12 +203,9 @@ void RasJob::judge_arrivals(const JobRoll& roll, const RasComm& comm) {
   if (!late.has_value()) {
     return;
   }
-  std::string where;
-  for (const KnownRank& rank : roll.known) {
-    where = rank.group == comm.group && rank.rank == late->rank && !rank.name.empty()
-                ? " (" + rank.name + ")"
-                : where;
-  }
+  const std::map<int, std::string> names = names_in(roll, comm.group);
+  const auto name = names.find(late->rank);
+  const std::string where = name == names.end() ? "" : " (" + name->second + ")";
   constexpr double kPercent = 100;
   verdicts.push_back(
       {.group = comm.group,

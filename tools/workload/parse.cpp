@@ -92,13 +92,13 @@ Result<Workload> read_json(std::string_view text) {
               "\"nodes\" or \"workload_graph\": docs/formats.md says what is read");
 }
 
-struct Stranger {
+struct Foreign {
   std::string_view begins;
   const char* says;
 };
 
 /// What others write that is no workload, or not one that is read as it is.
-constexpr std::array<Stranger, 8> kStrangers = {{
+constexpr std::array<Foreign, 8> kForeign = {{
     {"\x1f\x8b", "is compressed by gzip: `gunzip` it first"},
     {"\x28\xb5\x2f\xfd", "is compressed by zstd: `unzstd` it first"},
     {"\x80",
@@ -191,9 +191,9 @@ Result<Workload> parse_workload(std::string_view text) {
   if (is_delimited_protobuf(text)) {
     return read_chakra(text);
   }
-  for (const Stranger& stranger : kStrangers) {
-    if (text.starts_with(stranger.begins)) {
-      return fail(Code::kInvalidArgument, "{}", stranger.says);
+  for (const Foreign& foreign : kForeign) {
+    if (text.starts_with(foreign.begins)) {
+      return fail(Code::kInvalidArgument, "{}", foreign.says);
     }
   }
   if (text.starts_with("\xef\xbb\xbf")) {

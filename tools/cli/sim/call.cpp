@@ -246,11 +246,13 @@ SimCosts costs_of(const SimOptions& options, bool on_fabric) {
     return flag.value_or(measured ? 0 : otherwise);
   };
   SimCosts costs;
-  costs.near = {.latency_us = latency_or(options.near_latency_us, 0.5),
-                .us_per_byte = us_per_byte(rate_or(options.near_gbit_per_s, 1600)),
-                .message_us = options.message_us};
-  costs.far = {.latency_us = latency_or(options.latency_us, 2),
-               .us_per_byte = on_fabric ? 0 : us_per_byte(rate_or(options.gbit_per_s, 200)),
+  costs.near = {
+      .latency_us = latency_or(options.near_latency_us, SimOptions::kNearLatencyUs),
+      .us_per_byte = us_per_byte(rate_or(options.near_gbit_per_s, SimOptions::kNearGbitPerS)),
+      .message_us = options.message_us};
+  costs.far = {.latency_us = latency_or(options.latency_us, SimOptions::kLatencyUs),
+               .us_per_byte =
+                   on_fabric ? 0 : us_per_byte(rate_or(options.gbit_per_s, SimOptions::kGbitPerS)),
                .message_us = options.message_us};
   // a fabric has the latency of its cables, also between datacenters
   costs.wide = {.latency_us = on_fabric ? costs.far.latency_us : options.wide_latency_us,

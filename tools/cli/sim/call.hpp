@@ -32,6 +32,10 @@ struct SimOptions {
   std::optional<size_t> slot_bytes;  // as the library, if there is a calibration
   std::string program;               // a file, in place of algorithms of the table
   // costs
+  static constexpr double kLatencyUs = 2;  // of flags that are not given
+  static constexpr double kGbitPerS = 200;
+  static constexpr double kNearLatencyUs = 0.5;
+  static constexpr double kNearGbitPerS = 1600;
   std::optional<double> latency_us;
   std::optional<double> gbit_per_s;
   std::optional<double> near_latency_us;

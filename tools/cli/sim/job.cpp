@@ -183,13 +183,13 @@ constexpr const char* kWhatIfKeys =
 /// False: it is no such key.
 bool change_link(const std::string& key, double factor, SimOptions& options) {
   if (key == "rate") {
-    scale(options.gbit_per_s, 200, factor);
+    scale(options.gbit_per_s, SimOptions::kGbitPerS, factor);
   } else if (key == "latency") {
-    scale(options.latency_us, 2, factor);
+    scale(options.latency_us, SimOptions::kLatencyUs, factor);
   } else if (key == "near-rate") {
-    scale(options.near_gbit_per_s, 1600, factor);
+    scale(options.near_gbit_per_s, SimOptions::kNearGbitPerS, factor);
   } else if (key == "near-latency") {
-    scale(options.near_latency_us, 0.5, factor);
+    scale(options.near_latency_us, SimOptions::kNearLatencyUs, factor);
   } else if (key == "wide-rate") {
     options.wide_gbit_per_s *= factor;
   } else if (key == "wide-latency") {
