@@ -65,7 +65,7 @@ function(plexus_find_headers name variable header absent)
 endfunction()
 # for plugins/net-ib
 plexus_find_headers(libibverbs IBVERBS infiniband/verbs.h "not found (libibverbs-dev): net-ib is not built")
-# for core/job
+# for core/join
 plexus_find_headers(pmix PMIX pmix.h "not found (libpmix-dev): launchers that offer PMIx alone are not served"
   PATH_SUFFIXES pmix pmix2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
 

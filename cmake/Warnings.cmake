@@ -13,7 +13,7 @@ target_compile_options(plexus_warnings INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${PLEXUS_WERROR}>>:-Werror=all-warnings>
   # GCC 12 sees overlapping copies in std::string that are none (GCC bug 105651).
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
-  # With ThreadSanitizer it sees accesses beyond a std::string's own buffer that are none (core/transport/p2p.cpp).
+  # With ThreadSanitizer it sees accesses beyond a std::string's own buffer that are none (core/transport/memory/p2p.cpp).
   "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<IN_LIST:thread,${sanitizers}>>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>"
   # Lock annotations are checked where the compiler knows them.
   # clang counts sign conversions to -Wconversion, GCC does not; the narrower meaning holds for both.

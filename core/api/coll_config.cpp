@@ -7,7 +7,7 @@
 
 #include "core/base/log.hpp"
 #include "core/comm/communicator.hpp"
-#include "core/schedule/algorithm_selection.hpp"
+#include "core/tuning/algorithm_selection.hpp"
 
 namespace plexus {
 namespace {

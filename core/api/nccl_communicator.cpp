@@ -13,8 +13,6 @@
 #include "core/base/config.hpp"
 #include "core/base/file.hpp"
 #include "core/base/log.hpp"
-#include "core/bootstrap/job_secret.hpp"
-#include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/after_fork.hpp"
 #include "core/comm/group.hpp"
 #include "core/comm/init.hpp"
@@ -22,7 +20,9 @@
 #include "core/comm/process.hpp"
 #include "core/comm/split.hpp"
 #include "core/comm/suspend.hpp"
-#include "core/job/wire_up.hpp"
+#include "core/join/job_secret.hpp"
+#include "core/join/rendezvous.hpp"
+#include "core/join/wire_up.hpp"
 
 using plexus::check_config;
 using plexus::check_pointer;

@@ -5,9 +5,9 @@
 
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
-#include "core/bootstrap/exchange.hpp"
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
+#include "core/control/exchange.hpp"
 
 namespace plexus {
 namespace {

@@ -21,7 +21,7 @@
 #include "core/comm/check_report.hpp"
 #include "core/comm/stream_order.hpp"
 #include "core/schedule/task.hpp"
-#include "core/transport/user_memory.hpp"
+#include "core/transport/memory/user_memory.hpp"
 
 namespace plexus {
 

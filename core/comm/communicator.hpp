@@ -24,10 +24,10 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/bootstrap/unique_id.hpp"
 #include "core/comm/link_facts.hpp"
 #include "core/comm/registrations.hpp"
 #include "core/comm/user_reductions.hpp"
+#include "core/control/unique_id.hpp"
 #include "core/device/host_pointers.hpp"
 #include "core/launch/call_runner.hpp"
 #include "core/setup/comm_setup.hpp"

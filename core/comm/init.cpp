@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "core/base/log.hpp"
-#include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/start_communicator.hpp"
 #include "core/comm/visit.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/virtual_devices.hpp"
+#include "core/join/rendezvous.hpp"
 #include "core/setup/set_up.hpp"
 
 namespace plexus {

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "core/base/result.hpp"
-#include "core/bootstrap/unique_id.hpp"
+#include "core/control/unique_id.hpp"
 #include "core/setup/comm_config.hpp"
 
 namespace plexus {

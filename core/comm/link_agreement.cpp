@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "core/base/bytes.hpp"
-#include "core/transport/xdc_routes.hpp"
+#include "core/transport/network/xdc_routes.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {

@@ -35,7 +35,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
-#include "core/bootstrap/exchange.hpp"
+#include "core/control/exchange.hpp"
 #include "core/setup/tuner_facts.hpp"
 
 namespace plexus {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/control/control_tag.hpp"
 #include "core/os/asymmetric_fence.hpp"
-#include "core/transport/control_tag.hpp"
 
 namespace plexus {
 namespace {

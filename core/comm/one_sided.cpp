@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/log.hpp"
-#include "core/transport/control_tag.hpp"
+#include "core/control/control_tag.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {

@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "core/base/result.hpp"
-#include "core/bootstrap/exchange.hpp"
 #include "core/comm/one_sided_message.hpp"
+#include "core/control/exchange.hpp"
 #include "core/engine/execution.hpp"
 #include "core/os/shared_memory.hpp"
-#include "core/transport/user_memory.hpp"
+#include "core/transport/memory/user_memory.hpp"
 
 namespace plexus {
 

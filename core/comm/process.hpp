@@ -16,7 +16,6 @@
 
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
-#include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/communicator_table.hpp"
 #include "core/comm/use_check.hpp"
 #include "core/device/choose_device.hpp"
@@ -24,18 +23,19 @@
 #include "core/device/host_stream.hpp"
 #include "core/device/virtual_devices.hpp"
 #include "core/engine/async_engine.hpp"
+#include "core/join/rendezvous.hpp"
 #include "core/launch/launch_pool.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/nccl_profiler/profiler.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/ras/ras_server.hpp"
-#include "core/rates/rates_file.hpp"
 #include "core/setup/comm_setup.hpp"
 #include "core/setup/topology.hpp"
 #include "core/stall/stall_watch.hpp"
 #include "core/stall/status_server.hpp"
-#include "core/transport/direct.hpp"
-#include "core/transport/user_memory.hpp"
+#include "core/transport/memory/direct.hpp"
+#include "core/transport/memory/user_memory.hpp"
+#include "core/tuning/rates_file.hpp"
 
 namespace plexus {
 

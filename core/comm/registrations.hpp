@@ -15,8 +15,8 @@
 #include "core/base/result.hpp"
 #include "core/comm/one_sided_message.hpp"
 #include "core/schedule/task.hpp"
-#include "core/transport/peer_mapped_memory.hpp"
-#include "core/transport/registered_memory.hpp"
+#include "core/transport/memory/peer_mapped_memory.hpp"
+#include "core/transport/network/registered_memory.hpp"
 
 namespace plexus {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/transport/reach.hpp"
+#include "core/peers/reach.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {

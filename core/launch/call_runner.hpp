@@ -23,7 +23,7 @@
 #include "core/launch/trial_runner.hpp"
 #include "core/schedule/call_log.hpp"
 #include "core/schedule/plan.hpp"
-#include "core/transport/peer_mapped_memory.hpp"
+#include "core/transport/memory/peer_mapped_memory.hpp"
 
 namespace plexus {
 

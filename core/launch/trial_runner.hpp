@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuner that learns (core/schedule/trial_series.hpp) in a communicator: its trials are counted
+// A tuner that learns (core/tuning/trial_series.hpp) in a communicator: its trials are counted
 // and measured, and ranks agree on their times.
 //
 // Agreement: calls that are alike, which all ranks make in the same order, count up to the end of a
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "core/schedule/plan.hpp"
-#include "core/schedule/trial_series.hpp"
+#include "core/tuning/trial_series.hpp"
 
 namespace plexus {
 

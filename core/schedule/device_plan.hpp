@@ -12,7 +12,7 @@
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
 #include "core/schedule/device_rank.hpp"
-#include "core/transport/peer_mapped_memory.hpp"
+#include "core/transport/memory/peer_mapped_memory.hpp"
 
 namespace plexus {
 

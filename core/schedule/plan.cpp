@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "core/base/hash.hpp"
-#include "core/schedule/explain_choice.hpp"
 #include "core/schedule/message_count.hpp"
-#include "core/schedule/partition.hpp"
+#include "core/tuning/explain_choice.hpp"
+#include "core/tuning/partition.hpp"
 #include "guest/assert.hpp"
 #include "kernels/program/in_place.hpp"
 

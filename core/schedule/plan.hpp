@@ -22,14 +22,14 @@
 
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
-#include "core/rates/copy_methods.hpp"
 #include "core/schedule/call_log.hpp"
-#include "core/schedule/channel_order.hpp"
-#include "core/schedule/choose_algorithm.hpp"
 #include "core/schedule/device_plan.hpp"
 #include "core/schedule/task.hpp"
 #include "core/transport/connections.hpp"
-#include "core/transport/user_memory.hpp"
+#include "core/transport/memory/user_memory.hpp"
+#include "core/tuning/channel_order.hpp"
+#include "core/tuning/choose_algorithm.hpp"
+#include "core/tuning/copy_methods.hpp"
 
 namespace plexus {
 

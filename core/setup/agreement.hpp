@@ -9,8 +9,8 @@
 
 #include "core/base/config.hpp"
 #include "core/base/result.hpp"
-#include "core/bootstrap/gathered.hpp"
-#include "core/transport/peer_info.hpp"
+#include "core/control/gathered.hpp"
+#include "core/peers/peer_info.hpp"
 
 namespace plexus {
 

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "core/base/log.hpp"
+#include "core/peers/reach.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/setup/comm_setup.hpp"
-#include "core/transport/reach.hpp"
 
 namespace plexus {
 namespace {

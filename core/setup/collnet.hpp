@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "core/plugin/collnet_plugin.hpp"
-#include "core/schedule/candidate.hpp"
 #include "core/setup/comm_config.hpp"
+#include "core/tuning/candidate.hpp"
 
 namespace plexus {
 

@@ -11,20 +11,20 @@
 #include "plugin-api/plexus_tuner.h"
 
 #include "core/base/config.hpp"
-#include "core/bootstrap/exchange.hpp"
+#include "core/control/exchange.hpp"
 #include "core/device/device_runtime.hpp"
 #include "core/os/shared_memory.hpp"
+#include "core/peers/peer_info.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/programs/program_set.hpp"
-#include "core/rates/copy_methods.hpp"
-#include "core/rates/rates_file.hpp"
-#include "core/schedule/algorithm_filter.hpp"
 #include "core/setup/collnet.hpp"
 #include "core/setup/group_cache.hpp"
 #include "core/setup/topology.hpp"
-#include "core/transport/net_set.hpp"
-#include "core/transport/peer_info.hpp"
+#include "core/transport/network/net_set.hpp"
+#include "core/tuning/algorithm_filter.hpp"
+#include "core/tuning/copy_methods.hpp"
+#include "core/tuning/rates_file.hpp"
 
 namespace plexus {
 

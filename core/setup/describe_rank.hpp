@@ -6,8 +6,8 @@
 #include "core/base/config.hpp"
 #include "core/base/result.hpp"
 #include "core/device/device_runtime.hpp"
+#include "core/peers/peer_info.hpp"
 #include "core/setup/comm_config.hpp"
-#include "core/transport/peer_info.hpp"
 
 namespace plexus {
 

@@ -3,17 +3,17 @@
 // rank decides during init from what the plugin supports, the distance between GPU and NIC, and the
 // settings NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_READ, NCCL_NET_GDR_C2C and NCCL_DMABUF_ENABLE. Other
 // ranks receive the decision with the rank's offers. Whether GPU and plugin really support it shows
-// when slots are registered (core/transport/net).
+// when slots are registered (core/transport/network/net).
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/peers/peer_info.hpp"
 #include "core/setup/machine.hpp"
 #include "core/topo/decisions.hpp"
-#include "core/transport/net_set.hpp"
-#include "core/transport/peer_info.hpp"
+#include "core/transport/network/net_set.hpp"
 
 namespace plexus {
 

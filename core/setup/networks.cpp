@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "core/base/log.hpp"
+#include "core/peers/reach.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/setup/gdr.hpp"
-#include "core/transport/net_message.hpp"
-#include "core/transport/reach.hpp"
+#include "core/transport/network/net_message.hpp"
 
 namespace plexus {
 namespace {

@@ -11,10 +11,10 @@
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
 #include "core/os/process_memory.hpp"
+#include "core/peers/reach.hpp"
 #include "core/setup/sharing.hpp"
 #include "core/setup/tuner_facts.hpp"
-#include "core/transport/fifo_memory.hpp"
-#include "core/transport/reach.hpp"
+#include "core/transport/memory/fifo_memory.hpp"
 
 namespace plexus {
 namespace {

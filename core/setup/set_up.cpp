@@ -14,7 +14,7 @@
 #include "core/setup/same_host.hpp"
 #include "core/setup/sharing.hpp"
 #include "core/setup/tuner_facts.hpp"
-#include "core/transport/fifo_memory.hpp"
+#include "core/transport/memory/fifo_memory.hpp"
 
 namespace plexus {
 namespace {

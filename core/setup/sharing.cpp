@@ -14,7 +14,7 @@
 #include "core/base/bytes.hpp"
 #include "core/base/text.hpp"
 #include "core/os/memory_server.hpp"
-#include "core/transport/reach.hpp"
+#include "core/peers/reach.hpp"
 
 namespace plexus {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/os/shared_memory.hpp"
+#include "core/peers/peer_info.hpp"
 #include "core/setup/group_cache.hpp"
-#include "core/transport/peer_info.hpp"
 
 namespace plexus {
 

@@ -7,6 +7,7 @@
 
 #include "core/base/bytes.hpp"
 #include "core/base/log.hpp"
+#include "core/peers/reach.hpp"
 #include "core/setup/datacenters.hpp"
 #include "core/setup/machine.hpp"
 #include "core/topo/graph_file.hpp"
@@ -14,7 +15,6 @@
 #include "core/topo/machine_xml.hpp"
 #include "core/topo/settings.hpp"
 #include "core/topo/system.hpp"
-#include "core/transport/reach.hpp"
 #include "guest/assert.hpp"
 #include "guest/file.hpp"
 

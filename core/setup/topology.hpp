@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "core/base/config.hpp"
-#include "core/bootstrap/exchange.hpp"
+#include "core/control/exchange.hpp"
 #include "core/datacenter/datacenter_map.hpp"
+#include "core/peers/peer_info.hpp"
 #include "core/plugin/net_plugin.hpp"
-#include "core/schedule/loop_costs.hpp"
 #include "core/schedule/plan.hpp"
 #include "core/setup/group_cache.hpp"
 #include "core/topo/detect.hpp"
 #include "core/topo/part.hpp"
-#include "core/transport/peer_info.hpp"
+#include "core/tuning/loop_costs.hpp"
 
 namespace plexus {
 

@@ -5,9 +5,9 @@
 #include <limits>
 #include <map>
 
-#include "core/schedule/candidate.hpp"
-#include "core/transport/reach.hpp"
-#include "core/transport/xdc_routes.hpp"
+#include "core/peers/reach.hpp"
+#include "core/transport/network/xdc_routes.hpp"
+#include "core/tuning/candidate.hpp"
 
 namespace plexus {
 namespace {

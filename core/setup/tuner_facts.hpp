@@ -10,9 +10,9 @@
 
 #include "plugin-api/plexus_tuner.h"
 
-#include "core/rates/copy_methods.hpp"
+#include "core/peers/peer_info.hpp"
 #include "core/setup/topology.hpp"
-#include "core/transport/peer_info.hpp"
+#include "core/tuning/copy_methods.hpp"
 
 namespace plexus {
 

@@ -17,7 +17,7 @@
 
 #include "core/base/clock.hpp"
 #include "core/base/result.hpp"
-#include "core/bootstrap/exchange.hpp"
+#include "core/control/exchange.hpp"
 #include "core/engine/execution.hpp"
 #include "core/schedule/call_log.hpp"
 #include "core/stall/inquiry.hpp"

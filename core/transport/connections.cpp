@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "core/transport/direct.hpp"
-#include "core/transport/reach.hpp"
-#include "core/transport/xdc_routes.hpp"
+#include "core/peers/reach.hpp"
+#include "core/transport/memory/direct.hpp"
+#include "core/transport/network/xdc_routes.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {

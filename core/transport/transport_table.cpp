@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <iterator>
 
-#include "core/transport/collnet.hpp"
-#include "core/transport/direct.hpp"
-#include "core/transport/net.hpp"
-#include "core/transport/p2p.hpp"
-#include "core/transport/reach.hpp"
-#include "core/transport/shm.hpp"
-#include "core/transport/xdc.hpp"
+#include "core/peers/reach.hpp"
+#include "core/transport/memory/direct.hpp"
+#include "core/transport/memory/p2p.hpp"
+#include "core/transport/memory/shm.hpp"
+#include "core/transport/network/collnet.hpp"
+#include "core/transport/network/net.hpp"
+#include "core/transport/network/xdc.hpp"
 
 namespace plexus {
 namespace {

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/bootstrap/exchange.hpp"
+#include "core/control/exchange.hpp"
 #include "core/device/device_runtime.hpp"
+#include "core/peers/peer_info.hpp"
 #include "core/transport/connection.hpp"
-#include "core/transport/peer_info.hpp"
 
 namespace plexus {
 

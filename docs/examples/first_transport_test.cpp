@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "core/transport/connection.hpp"
-#include "core/transport/fifo_memory.hpp"
+#include "core/transport/memory/fifo_memory.hpp"
 
 namespace plexus {
 namespace {

@@ -17,7 +17,7 @@
 #include <fmt/core.h>
 
 #include "core/base/clock.hpp"
-#include "tests/unit/core/bootstrap/simulation.hpp"
+#include "tests/unit/core/control/simulation.hpp"
 
 namespace {
 

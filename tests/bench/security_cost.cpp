@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/transport/checksum.hpp"
+#include "core/transport/network/checksum.hpp"
 #include "security/session.hpp"
 
 namespace plexus {

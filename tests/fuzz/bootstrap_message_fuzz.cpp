@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/bootstrap/agent.hpp"
-#include "core/bootstrap/introducer.hpp"
-#include "core/bootstrap/message.hpp"
-#include "core/bootstrap/relay.hpp"
-#include "core/bootstrap/unique_id.hpp"
+#include "core/control/agent.hpp"
+#include "core/control/message.hpp"
+#include "core/control/unique_id.hpp"
+#include "core/join/introducer.hpp"
+#include "core/join/relay.hpp"
 
 namespace plexus {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "core/api/coll_config.hpp"
-#include "core/schedule/algorithm_selection.hpp"
+#include "core/tuning/algorithm_selection.hpp"
 
 namespace plexus {
 namespace {

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "core/base/text.hpp"
-#include "core/bootstrap/unique_id.hpp"
-#include "core/job/launched_rank.hpp"
-#include "core/job/pmi.hpp"
+#include "core/control/unique_id.hpp"
+#include "core/join/launched_rank.hpp"
+#include "core/join/pmi.hpp"
 
 namespace plexus {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/rates/copy_methods.hpp"
+#include "core/tuning/copy_methods.hpp"
 
 namespace plexus {
 namespace {

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "core/base/config.hpp"
-#include "core/bootstrap/rendezvous.hpp"
+#include "core/join/rendezvous.hpp"
 #include "core/os/socket.hpp"
-#include "core/schedule/algorithm_filter.hpp"
+#include "core/tuning/algorithm_filter.hpp"
 
 namespace plexus {
 namespace {

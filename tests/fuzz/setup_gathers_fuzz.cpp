@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/peers/peer_info.hpp"
 #include "core/topo/part.hpp"
-#include "core/transport/net_route.hpp"
-#include "core/transport/peer_info.hpp"
+#include "core/transport/network/net_route.hpp"
 
 namespace plexus {
 namespace {

@@ -46,6 +46,8 @@ void print_descriptors() {
 Saboteur::Saboteur(const Job& job, int process, ProcessProgress& page)
     : fault_(job.fault.has_value() && job.fault->process == process ? &*job.fault : nullptr),
       is_of_network_(job.fault.has_value() && is_of_network(job.fault->kind)),
+      has_unauthenticated_peers_(job.fault.has_value() &&
+                                 job.fault->kind == FaultKind::kUnauthenticated),
       nprocesses_(static_cast<int>(job.processes.size())),
       page_(page),
       ndescriptors_(count_entries("/proc/self/fd")) {}
@@ -125,10 +127,9 @@ void Saboteur::count_leftovers(int nids) {
   constexpr int kDescriptors = 4;
   const int descriptors_of_id = 3 + nprocesses_;  // and a connection of each that still waits
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
-  // RAS takes clients that prove nothing, and these may stay connected;
-  // UnauthenticatedPeers::come()
-  const int clients =
-      fault_ != nullptr && fault_->kind == FaultKind::kUnauthenticated ? kCallsPerPort : 0;
+  // RAS takes clients that prove nothing, and these may stay connected, whichever process has its
+  // port; UnauthenticatedPeers::come()
+  const int clients = has_unauthenticated_peers_ ? kCallsPerPort : 0;
   const auto deadline =
       std::chrono::steady_clock::now() +
       (is_of_network_ ? kEndPatienceOfNetwork : kEndPatience) * static_cast<int>(time_factor());

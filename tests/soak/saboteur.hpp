@@ -40,6 +40,7 @@ class Saboteur {
 
   const Fault* fault_ = nullptr;  // nullptr: nothing to do
   const bool is_of_network_;
+  const bool has_unauthenticated_peers_;  // come to every process
   const int nprocesses_;
   ProcessProgress& page_;
   int ndescriptors_ = 0;

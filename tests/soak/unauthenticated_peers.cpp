@@ -17,7 +17,7 @@ namespace plexus::soak {
 namespace {
 
 constexpr size_t kSocketsMax = 400;
-constexpr std::string_view kHello = "PLXHELL1";  // core/bootstrap/README.md
+constexpr std::string_view kHello = "PLXHELL1";  // core/control/README.md
 
 /// Inodes of the sockets of a process.
 std::set<unsigned long> sockets_of(pid_t pid) {

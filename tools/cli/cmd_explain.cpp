@@ -19,7 +19,7 @@
 #include "core/datacenter/datacenter_map.hpp"
 #include "core/os/host.hpp"
 #include "core/programs/program_set.hpp"
-#include "core/schedule/choose_algorithm.hpp"
+#include "core/tuning/choose_algorithm.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
 #include "tools/cli/host_rates.hpp"

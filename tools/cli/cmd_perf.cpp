@@ -16,7 +16,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
-#include "core/job/launched_rank.hpp"
+#include "core/join/launched_rank.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/perf/start.hpp"
 

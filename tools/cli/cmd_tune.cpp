@@ -21,7 +21,7 @@
 
 #include "core/os/host.hpp"
 #include "core/plugin/tuner_plugin.hpp"
-#include "core/schedule/candidate.hpp"
+#include "core/tuning/candidate.hpp"
 #include "guest/file.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"

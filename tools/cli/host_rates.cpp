@@ -7,8 +7,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "core/rates/measure.hpp"
-#include "core/rates/rates_file.hpp"
+#include "core/tuning/measure_rates.hpp"
+#include "core/tuning/rates_file.hpp"
 
 namespace plexus {
 namespace {

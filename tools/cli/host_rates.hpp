@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rates of this host (core/rates) as `plexus explain` shows them and `plexus tune` renews them.
+// The rates of this host (core/tuning) as `plexus explain` shows them and `plexus tune` renews
+// them.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/base/config.hpp"
 #include "core/base/result.hpp"
-#include "core/rates/copy_methods.hpp"
+#include "core/tuning/copy_methods.hpp"
 
 namespace plexus {
 

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -21,15 +23,27 @@ std::string nccl_name(Collective collective) {
   return text;
 }
 
-std::string read_output(const std::string& command) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+struct Output {
+  std::string text;
+  bool timed_out;  // `timeout` ended the command
+};
+
+Output read_output(const std::string& command) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) {
+    return {"", false};
+  }
   std::string text;
   std::array<char, 4096> buffer{};
-  for (size_t size = 1; pipe != nullptr && size > 0;) {
-    size = fread(buffer.data(), 1, buffer.size(), pipe.get());
+  for (size_t size = 1; size > 0;) {
+    size = fread(buffer.data(), 1, buffer.size(), pipe);
     text.append(buffer.data(), size);
   }
-  return text;
+  constexpr int kEndedByTimeout = 124;
+  constexpr int kKilledByTimeout = 128 + SIGKILL;
+  const int status = pclose(pipe);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  return {std::move(text), code == kEndedByTimeout || code == kKilledByTimeout};
 }
 
 /// What ends a command and its ranks (coreutils).
@@ -62,9 +76,10 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
       name(input.collective), input.nranks, input.mode, input.bind, input.buffers, input.size_bytes,
       std::max(input.size_bytes, input.size_bytes_last), input.factor,
       input.budget_ms == 0 ? "" : fmt::format("-c 0 --budget-ms {}", input.budget_ms));
-  const auto json = nlohmann::json::parse(read_output(command), nullptr, false);
+  const Output output = read_output(command);
+  const auto json = nlohmann::json::parse(output.text, nullptr, false);
   const bool has_rows = json.is_object() && json.contains("rows") && !json["rows"].empty();
-  if (!has_rows && input.deadline.expired()) {
+  if (!has_rows && (output.timed_out || input.deadline.expired())) {
     return fail(Code::kTimeout, "measuring {} with {} took too long", name(input.collective),
                 input.algorithm);
   }

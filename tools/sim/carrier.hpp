@@ -74,7 +74,7 @@ class SimCarrier {
   void send_through_ports(uint32_t number, double duration_us, double now_us);
   void begin_message(uint32_t number, double now_us);
   /// A message has left. Between datacenters that frees its slot: their window follows bandwidth
-  /// times delay (core/transport/xdc.hpp). Elsewhere the receiver frees it.
+  /// times delay (core/transport/network/xdc.hpp). Elsewhere the receiver frees it.
   void leave(uint32_t number, double at_us);
   void share(double now_us);
   void tell_rates(double now_us);

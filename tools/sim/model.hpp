@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/base/result.hpp"
-#include "core/schedule/channel_order.hpp"
-#include "core/schedule/partition.hpp"
+#include "core/tuning/channel_order.hpp"
+#include "core/tuning/partition.hpp"
 #include "kernels/layout/geometry.hpp"
 #include "kernels/layout/protocol.hpp"
 #include "kernels/program/algorithms.hpp"

@@ -12,7 +12,7 @@
 
 #include <fmt/core.h>
 
-#include "core/job/launched_rank.hpp"
+#include "core/join/launched_rank.hpp"
 #include "tools/cli/perf/start.hpp"
 
 namespace plexus::perf {

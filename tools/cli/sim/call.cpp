@@ -8,8 +8,8 @@
 
 #include "core/base/units.hpp"
 #include "core/datacenter/datacenter_map.hpp"
-#include "core/schedule/partition.hpp"
 #include "core/topo/join.hpp"
+#include "core/tuning/partition.hpp"
 #include "kernels/layout/fifo.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/sim/trace.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
-#include "core/schedule/candidate.hpp"
+#include "core/tuning/candidate.hpp"
 #include "tools/sim/simulate.hpp"
 #include "tools/workload/workload.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "core/base/config.hpp"
 #include "core/base/text.hpp"
-#include "core/schedule/trial_series.hpp"
+#include "core/tuning/trial_series.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/schedule/candidate.hpp"
+#include "core/tuning/candidate.hpp"
 
 namespace plexus::tune {
 namespace {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/clock.hpp"
-#include "core/transport/control_tag.hpp"
+#include "core/control/control_tag.hpp"
 
 namespace plexus {
 namespace {

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/transport/direct.hpp"
+#include "core/transport/memory/direct.hpp"
 
 namespace plexus {
 namespace {

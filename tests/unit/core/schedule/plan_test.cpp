@@ -14,7 +14,7 @@
 
 #include "core/engine/engine.hpp"
 #include "core/transport/connections.hpp"
-#include "core/transport/direct.hpp"
+#include "core/transport/memory/direct.hpp"
 
 namespace plexus {
 namespace {

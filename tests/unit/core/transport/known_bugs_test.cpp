@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/transport/net.hpp"
-#include "core/transport/net_set.hpp"
+#include "core/transport/network/net.hpp"
+#include "core/transport/network/net_set.hpp"
 #include "tests/support/net_pair.hpp"
 
 namespace plexus {

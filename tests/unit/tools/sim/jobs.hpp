@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/schedule/partition.hpp"
+#include "core/tuning/partition.hpp"
 #include "tools/sim/simulate.hpp"
 
 namespace plexus {
