@@ -27,6 +27,22 @@ json describe_place(const RasJob& job, const RasRank& rank) {
           {"nvml_dev", rank.device}};
 }
 
+/// Of the kinds that were called, by nccl-tests' convention: where a call takes or gives a part for
+/// each rank, the bytes of all parts.
+json describe_bytes(const RollRank& rank) {
+  json bytes = json::object();
+  for (size_t kind = 0; kind < CallLog::kCollectiveKinds; ++kind) {
+    const auto collective = static_cast<Collective>(kind);
+    const bool is_whole = collective == Collective::kAllReduce ||
+                          collective == Collective::kBroadcast || collective == Collective::kReduce;
+    if (rank.bytes[kind] > 0) {
+      bytes[kRasCollectives[kind]] =
+          rank.bytes[kind] * (is_whole ? 1 : static_cast<uint64_t>(rank.nranks));
+    }
+  }
+  return bytes;
+}
+
 json describe_rank(const RasJob& job, const RasRank& rank) {
   const MemberState& state = rank.said->state;
   const bool starts = state.error == static_cast<uint8_t>(Code::kInProgress);
@@ -41,6 +57,9 @@ json describe_rank(const RasJob& job, const RasRank& rank) {
     counts[kRasCollectives[kind]] = rank.said->counts[kind];
   }
   made["collective_counts"] = std::move(counts);
+  made["collective_bytes"] = describe_bytes(*rank.said);
+  made["sent_bytes"] = rank.said->bytes[static_cast<size_t>(Collective::kSend)];
+  made["received_bytes"] = rank.said->bytes[static_cast<size_t>(Collective::kRecv)];
   const RankStatus& status = rank.said->status;
   made["activity"] = name(status.activity);
   if (status.seconds > 0) {

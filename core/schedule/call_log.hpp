@@ -17,6 +17,7 @@
 #include "guest/assert.hpp"
 #include "kernels/layout/collective.hpp"
 #include "kernels/layout/fifo.hpp"
+#include "kernels/layout/types.hpp"
 
 namespace plexus {
 
@@ -56,6 +57,11 @@ class CallLog {
   [[nodiscard]] uint64_t collectives(Collective kind) const noexcept {
     return kinds_[static_cast<size_t>(kind)].load(std::memory_order_relaxed);
   }
+  /// Bytes of a rank's part of all calls of one kind, kSend and kRecv too: count * size of the
+  /// type.
+  [[nodiscard]] uint64_t bytes(Collective kind) const noexcept {
+    return bytes_[static_cast<size_t>(kind)].load(std::memory_order_relaxed);
+  }
   /// Number of calls of either kind.
   [[nodiscard]] uint64_t calls() const noexcept {
     return collectives() + messages_.load(std::memory_order_acquire);
@@ -78,6 +84,7 @@ class CallLog {
     PLEXUS_DCHECK(record.collective < kCollectiveKinds, record.collective);
     std::atomic<uint64_t>& kind = kinds_[record.collective];  // beside collectives_
     kind.store(kind.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    add_bytes(record);
     collectives_.store(record.sequence + 1, std::memory_order_release);  // pairs with collectives()
   }
   /// Numbers the next message and notes it. The first call allocates.
@@ -91,6 +98,7 @@ class CallLog {
     const uint64_t messages = messages_.load(std::memory_order_relaxed);
     note(record, collectives_.load(std::memory_order_relaxed) + messages);
     counter.store(record.sequence + 1, std::memory_order_relaxed);
+    add_bytes(record);
     messages_.store(messages + 1, std::memory_order_release);  // pairs with calls()
     return record.sequence;
   }
@@ -127,15 +135,22 @@ class CallLog {
   }
   template <class Matches>
   [[nodiscard]] std::optional<Found> find_recent(const Matches& matches) const;
+  void add_bytes(const CallRecord& record) noexcept {
+    std::atomic<uint64_t>& bytes = bytes_[record.collective];
+    bytes.store(bytes.load(std::memory_order_relaxed) +
+                    record.count * element_size(static_cast<DataType>(record.type)),
+                std::memory_order_relaxed);
+  }
   void note(const CallRecord& record, uint64_t call) noexcept {
     records_[call % kRecords].store(record);
   }
 
   int nranks_;
-  // Every collective stores to this one, to that of its kind and to its record, and to nothing
+  // Every collective stores to this one, to those of its kind and to its record, and to nothing
   // else.
   mutable std::atomic<uint64_t> collectives_{0};
   std::atomic<uint64_t> kinds_[kCollectiveKinds] = {};
+  std::atomic<uint64_t> bytes_[kCollectiveCount] = {};
   mutable std::atomic<uint64_t> messages_{0};
   ArrivalTimes arrivals_;
   SharedCall records_[kRecords] = {};                      // call n is at n mod kRecords

@@ -22,6 +22,7 @@ struct RollRankHead {
   int32_t nranks;
   int32_t device;
   std::array<uint64_t, CallLog::kCollectiveKinds> counts;
+  std::array<uint64_t, kCollectiveCount> bytes;
   uint8_t error;
   uint8_t is_finalized;
   uint8_t is_aborted;
@@ -50,6 +51,7 @@ std::string encode_piece(const RollProcess& process, size_t first, size_t end) {
                             .nranks = rank.nranks,
                             .device = rank.device,
                             .counts = rank.counts,
+                            .bytes = rank.bytes,
                             .error = rank.state.error,
                             .is_finalized = rank.state.is_finalized ? uint8_t{1} : uint8_t{0},
                             .is_aborted = rank.state.is_aborted ? uint8_t{1} : uint8_t{0},
@@ -93,6 +95,7 @@ std::optional<RollRank> decode_rank(ByteReader& reader) {
                             .is_aborted = head.is_aborted != 0,
                             .why = printable(why)},
                   .counts = head.counts,
+                  .bytes = head.bytes,
                   .status = std::move(status->classes.front().examples.front()),
                   .arrivals = std::move(arrivals)};
 }

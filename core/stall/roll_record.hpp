@@ -32,6 +32,7 @@ struct RollRank {
   int32_t device = -1;  // -1: computes on the host
   MemberState state = {};
   std::array<uint64_t, CallLog::kCollectiveKinds> counts{};  // collectives called, by kind
+  std::array<uint64_t, kCollectiveCount> bytes{};  // of its parts of these, and of messages
   RankStatus status = {};
   std::vector<ArrivalWindow> arrivals = {};  // at most ArrivalTimes::kWindows
 };

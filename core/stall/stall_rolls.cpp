@@ -89,6 +89,9 @@ std::vector<std::string> StallRolls::describe_process() {
     for (size_t kind = 0; kind < rank.counts.size(); ++kind) {
       rank.counts[kind] = member.calls->collectives(static_cast<Collective>(kind));
     }
+    for (size_t kind = 0; kind < rank.bytes.size(); ++kind) {
+      rank.bytes[kind] = member.calls->bytes(static_cast<Collective>(kind));
+    }
     process.ranks.push_back(std::move(rank));
   }
   return encode(process);

@@ -3,6 +3,7 @@
 """The port of NCCL's RAS protocol: whichever process of a running job answers, it answers for all."""
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -174,6 +175,13 @@ class Ras(job.Test):
         metrics = self.doctor(address, "--metrics")
         self.assertRegex(metrics, rf'(?m)^plexus_rank_up\{{comm="0x[0-9a-f]+",rank="2",host="[0-9.]+",pid="{ranks[2].pid}"\}} 1$')
         self.assertRegex(metrics, r'(?m)^plexus_collectives_total\{comm="0x[0-9a-f]+",rank="0",collective="AllReduce"\} [0-9]+$')
+        def total(metric, labels):
+            return float(re.search(rf'(?m)^{metric}\{{comm="0x[0-9a-f]+",rank="0",{labels}\}} ([0-9.e+]+)$', metrics)[1])
+
+        calls, nbytes, bus = (total(f"plexus_{name}_total", 'collective="AllReduce"') for name in ("collectives", "collective_bytes", "bus_bytes"))
+        self.assertGreaterEqual(nbytes, 4 * calls)
+        self.assertAlmostEqual(bus / nbytes, 4 / 3, places=3)  # 2 (n - 1) / n of 3 ranks
+        self.assertEqual(total("plexus_message_bytes_total", 'direction="sent"'), 0)
         top, = map(json.loads, self.top("--ras", address, "--once", "--json", "--every", 0.2).splitlines())
         comm, = top["communicators"]
         self.assertEqual((comm["size"], comm["missing"]), (3, 0))

@@ -55,6 +55,35 @@ class Metrics {
 
 std::string number(const json& value) { return std::to_string(value.get<int64_t>()); }
 
+/// Absent in answers of jobs of NCCL.
+void add_bytes(Metrics& metrics,
+               const std::string& hash,
+               const std::string& rank,
+               const json& answer,
+               double nranks) {
+  const double others = (nranks - 1) / nranks;
+  const json by_kind = answer.value("collective_bytes", json::object());
+  for (const auto& [kind, bytes] : by_kind.items()) {
+    const std::vector<std::pair<const char*, std::string>> labels = {
+        {"comm", hash}, {"rank", rank}, {"collective", kind}};
+    const double factor = kind == "AllReduce"                       ? 2 * others
+                          : kind == "Broadcast" || kind == "Reduce" ? 1
+                                                                    : others;
+    metrics.add("plexus_collective_bytes_total", "counter",
+                "bytes of the rank's collectives, as nccl-tests counts a call's size", labels,
+                bytes.get<double>());
+    metrics.add("plexus_bus_bytes_total", "counter",
+                "the same by nccl-tests' factors: a rate of it is the bus bandwidth", labels,
+                factor * bytes.get<double>());
+  }
+  for (const char* const direction : {"sent", "received"}) {
+    if (const auto at = answer.find(std::string(direction) + "_bytes"); at != answer.end()) {
+      metrics.add("plexus_message_bytes_total", "counter", "bytes of sends and receives",
+                  {{"comm", hash}, {"rank", rank}, {"direction", direction}}, at->get<double>());
+    }
+  }
+}
+
 void add_comm(Metrics& metrics, const json& comm) {
   const std::string hash = comm.at("hash");
   for (const char* const list : {"ranks", "missing_ranks"}) {
@@ -73,6 +102,7 @@ void add_comm(Metrics& metrics, const json& comm) {
       metrics.add("plexus_collectives_total", "counter", "collectives that the rank has called",
                   {{"comm", hash}, {"rank", index}, {"collective", kind}}, count.get<double>());
     }
+    add_bytes(metrics, hash, index, rank, comm.at("size").get<double>());
     metrics.add("plexus_rank_error", "gauge", "ncclResult_t of the rank's communicator; 0: none",
                 {{"comm", hash}, {"rank", index}},
                 rank.at("status").at("async_error").get<double>());

@@ -221,6 +221,18 @@ TEST(RasJson, HasWhatReadersRelyOn) {
   EXPECT_TRUE(report.at("verdicts").empty());
 }
 
+TEST(RasJson, CountsBytesAsNcclTestsDo) {
+  FourRanks job;
+  job.rank(1).bytes[static_cast<size_t>(Collective::kAllReduce)] = 100;
+  job.rank(1).bytes[static_cast<size_t>(Collective::kAllGather)] = 10;
+  job.rank(1).bytes[static_cast<size_t>(Collective::kRecv)] = 5;
+  const json report = job.parsed();
+  const json& rank = report.at("communicators").at(0).at("ranks").at(1);
+  EXPECT_EQ(rank.at("collective_bytes"), json({{"AllReduce", 100}, {"AllGather", 40}}));
+  EXPECT_EQ(rank.at("sent_bytes"), 0);
+  EXPECT_EQ(rank.at("received_bytes"), 5);
+}
+
 TEST(RasJson, TellsMissingDeadAndGoneApart) {
   FourRanks job({1, 2, 3});
   job.roll.known[2].place.is_dead = job.roll.known[2].place.is_gone = true;

@@ -36,6 +36,24 @@ TEST(CallLog, NumbersMessagesPerPeerDirectionAndKind) {
   EXPECT_EQ(log.collectives(), 0U) << "which count apart";
 }
 
+TEST(CallLog, CountsTheBytesOfEachKind) {
+  CallLog log(2);
+  CallRecord record = record_of(0);
+  record.count = 100;
+  record.type = static_cast<uint8_t>(DataType::kFloat32);
+  log.note_collective(record);
+  record.sequence = 1;
+  record.type = static_cast<uint8_t>(DataType::kInt8);
+  log.note_collective(record);
+  CallRecord sent = message();
+  sent.count = 3;
+  sent.type = static_cast<uint8_t>(DataType::kFloat64);
+  log.note_message({.peer = 1, .sends = true}, sent);
+  EXPECT_EQ(log.bytes(Collective::kAllReduce), 500U);
+  EXPECT_EQ(log.bytes(Collective::kSend), 24U);
+  EXPECT_EQ(log.bytes(Collective::kRecv), 0U);
+}
+
 TEST(CallLog, FindsMessagesByPeerDirectionKindAndNumber) {
   constexpr MessageKey kSends{.peer = 2, .sends = true};
   CallLog log(3);

@@ -169,6 +169,7 @@ TEST(RollRecord, SurvivesItsBytes) {
   for (int rank = 0; rank < 100; ++rank) {
     RollRank one{.group = 9, .nranks = 100, .device = rank, .state = {.error = 6, .why = "gone"}};
     one.counts[2] = 5;
+    one.bytes[9] = 6;
     one.arrivals = {{.number = 3, .inside_ns = 4, .period_ns = 5}};
     one.status = {.activity = RankActivity::kWaiting, .rank = rank, .peer = 1, .seconds = 3};
     process.ranks.push_back(std::move(one));
@@ -183,6 +184,7 @@ TEST(RollRecord, SurvivesItsBytes) {
       EXPECT_EQ(rank.status.rank, static_cast<int>(ranks++));
       EXPECT_EQ(rank.state.why, "gone");
       EXPECT_EQ(rank.counts[2], 5U);
+      EXPECT_EQ(rank.bytes[9], 6U);
       ASSERT_EQ(rank.arrivals.size(), 1U);
       EXPECT_EQ(rank.arrivals[0].period_ns, 5U);
     }
