@@ -40,12 +40,16 @@ class OnCpu(TorchFunctionMode):
 
     def __torch_function__(self, function, _, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
+        if function is torch.device:  # since PyTorch 2.5 a function like all others
+            return function("cuda", *args) if args and isinstance(args[0], int) else function(*args, **kwargs)
         if function is torch.Tensor.cuda:
             return args[0]
         if function is torch.Tensor.pin_memory:
             return args[0]
         if function is torch.Tensor.to and len(args) > 1 and isinstance(args[1], int):
             args = (args[0], CPU, *args[2:])
+        if function is torch._C._nn._parse_to and args and isinstance(args[0], int):  # of a module
+            args = (CPU, *args[1:])
         if "device" in kwargs:
             kwargs["device"] = CPU if isinstance(kwargs["device"], int) else _on_cpu(kwargs["device"])
         if "pin_memory" in kwargs:
@@ -119,12 +123,9 @@ def _device(device):
         _current[0] = before
 
 
-def _nothing(*_, **__):
-    return None
-
-
-def _zero(*_, **__):
-    return 0
+def _answer(value):
+    """A function of its own for each name: torch._dynamo refuses one that stands under two names with different rules."""
+    return lambda *_, **__: value
 
 
 def _patch_cuda():
@@ -136,19 +137,21 @@ def _patch_cuda():
         "set_device": _set_device, "device": _device, "get_device_name": lambda *_: name, "get_device_capability": lambda *_: (9, 0),
         "get_device_properties": lambda *_: properties, "mem_get_info": lambda *_: (memory, memory), "Stream": Stream, "Event": Event,
         "stream": lambda stream: stream if stream is not None else contextlib.nullcontext(), "is_bf16_supported": lambda *_: True,
-        "current_stream": Stream, "default_stream": Stream, "get_rng_state": lambda *_: torch.ByteTensor(),
+        "current_stream": lambda *_: Stream(), "default_stream": lambda *_: Stream(), "get_rng_state": lambda *_: torch.ByteTensor(),
         "get_rng_state_all": lambda: [], "memory_stats": lambda *_: {}, "memory_summary": lambda *_, **__: "",
     }
-    answers.update(dict.fromkeys(("init", "_lazy_init", "synchronize", "empty_cache", "ipc_collect", "manual_seed", "manual_seed_all", "seed",
-                                  "seed_all", "set_rng_state", "set_rng_state_all", "reset_peak_memory_stats",
-                                  "reset_max_memory_allocated", "set_per_process_memory_fraction"), _nothing))
-    answers.update(dict.fromkeys(("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"), _zero))
+    for each in ("init", "_lazy_init", "synchronize", "empty_cache", "ipc_collect", "manual_seed", "manual_seed_all", "seed", "seed_all",
+                 "set_rng_state", "set_rng_state_all", "reset_peak_memory_stats", "reset_max_memory_allocated",
+                 "set_per_process_memory_fraction"):
+        answers[each] = _answer(None)
+    for each in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        answers[each] = _answer(0)
     for each, answer in answers.items():
         setattr(torch.cuda, each, answer)
     torch.accelerator = types.SimpleNamespace(
         is_available=lambda: True, device_count=_device_count, current_accelerator=lambda *_, **__: torch.device("cuda"),
         set_device_index=_set_device, set_device_idx=_set_device, current_device_index=lambda: _current[0],
-        current_device_idx=lambda: _current[0], synchronize=_nothing, current_stream=Stream)
+        current_device_idx=lambda: _current[0], synchronize=_answer(None), current_stream=lambda *_: Stream())
 
 
 def _patch_distributed():
@@ -192,7 +195,7 @@ def _patch_rest():
 
     torch.load = load_on_cpu
     torch.Tensor.pin_memory = lambda self, *_: self
-    torch.Tensor.record_stream = _nothing
+    torch.Tensor.record_stream = _answer(None)
     scale = torch.cuda.amp.GradScaler.__init__
 
     @functools.wraps(scale)
