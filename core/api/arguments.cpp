@@ -224,7 +224,7 @@ Result<void> check_ready(ncclComm_t comm) {
 
 Result<Visit> enter(ncclComm_t comm) {
   PLEXUS_TRY(check_live(comm));
-  return Visit::begin(inner(comm));
+  return Visit::begin(Process::instance(), inner(comm));
 }
 
 Result<Visit> enter_ready(ncclComm_t comm) {

@@ -174,7 +174,7 @@ Result<void> grow(Communicator& parent,
     mine = *id;
   }
   return run_lifecycle_job([&parent, comm, nranks, config, mine]() -> Result<void> {
-    PLEXUS_TRY(visit, Visit::begin(&parent));
+    PLEXUS_TRY(visit, Visit::begin(parent.process(), &parent));
     // std::function wants a copyable closure.
     const auto shared = std::make_shared<std::optional<Visit>>(std::move(visit));
     return start_communicator(parent.process(), comm, config,

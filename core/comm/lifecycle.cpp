@@ -166,7 +166,7 @@ Code async_error(Communicator& comm) noexcept {
 }
 
 Error describe_stop(Communicator& comm) {
-  const auto visit = Visit::begin(&comm);
+  const auto visit = Visit::begin(comm.process(), &comm);
   return visit.has_value()
              ? comm.stop_reason()
              : fail(Code::kInvalidUsage,

@@ -196,7 +196,7 @@ Result<void> split(
   const bool shares = child_config.split_share || parent.comm_config().split_share;
   child_config.share_group = shares ? parent.share_group() : 0;
   return run_lifecycle_job([&parent, color, key, child, child_config]() -> Result<void> {
-    PLEXUS_TRY(visit, Visit::begin(&parent));
+    PLEXUS_TRY(visit, Visit::begin(parent.process(), &parent));
     return take_part(*visit, [&]() -> Result<void> {
       const auto started = std::chrono::steady_clock::now();
       const uint64_t number = parent.next_split();
@@ -208,7 +208,7 @@ Result<void> split(
       if (color == kNoColor) {
         return await_others(parent, gather, child_config);
       }
-      PLEXUS_TRY(kept, Visit::begin(&parent));
+      PLEXUS_TRY(kept, Visit::begin(parent.process(), &parent));
       const auto joining = insist_on_memory([] { return std::make_shared<Joining>(); });
       joining->parent.emplace(std::move(kept));
       joining->color = color;
@@ -246,7 +246,7 @@ Result<void> shrink(Communicator& parent,
     }
   }
   return run_lifecycle_job([&parent, members, child, child_config, abort_parent]() -> Result<void> {
-    PLEXUS_TRY(visit, Visit::begin(&parent));
+    PLEXUS_TRY(visit, Visit::begin(parent.process(), &parent));
     return take_part(*visit, [&]() -> Result<void> {
       const auto started = std::chrono::steady_clock::now();
       parent.give_up_survival();

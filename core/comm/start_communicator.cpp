@@ -45,8 +45,9 @@ bool has_small_stack() noexcept {
   }
   (void)pthread_attr_getstack(&attributes, &lowest, &size_bytes);
   pthread_attr_destroy(&attributes);
-  const std::byte here{};
-  return lowest != nullptr && &here - static_cast<const std::byte*>(lowest) < kHeadroomBytes;
+  // Not a variable's: AddressSanitizer may keep those elsewhere.
+  const auto* const here = static_cast<const std::byte*>(__builtin_frame_address(0));
+  return lowest != nullptr && here - static_cast<const std::byte*>(lowest) < kHeadroomBytes;
 }
 
 /// Calls `make` here, or in a thread with a larger stack.

@@ -96,7 +96,7 @@ Result<void> suspend(Communicator& comm) {
                 "cannot be suspended");
   }
   return run_lifecycle_job([&comm]() -> Result<void> {
-    PLEXUS_TRY(visit, Visit::begin(&comm));
+    PLEXUS_TRY(visit, Visit::begin(comm.process(), &comm));
     return suspend_now(*visit);
   });
 }

@@ -5,8 +5,8 @@
 
 namespace plexus {
 
-Result<Visit> Visit::begin(Communicator* comm) {
-  if (!comm->process().communicators.add_visit(comm)) {
+Result<Visit> Visit::begin(Process& process, Communicator* comm) {
+  if (!process.communicators.add_visit(comm)) {
     return fail(Code::kInvalidArgument,
                 "the communicator was ended by ncclCommDestroy or ncclCommAbort");
   }

@@ -15,8 +15,9 @@ namespace plexus {
 /// ends after its last visit, whichever thread ends it. Threads: any.
 class Visit {
  public:
-  /// kInvalidArgument: `comm`, whose memory was a communicator's once, has ended.
-  static Result<Visit> begin(Communicator* comm);
+  /// kInvalidArgument: `comm`, whose memory was a communicator's once, has ended. Reads nothing of
+  /// that memory before `process` has found it live.
+  static Result<Visit> begin(Process& process, Communicator* comm);
   /// Visits of all communicators of the process that `matches` accepts.
   static std::vector<Visit> begin_all(Process& process,
                                       const std::function<bool(const Communicator&)>& matches);

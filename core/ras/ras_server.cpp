@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <new>
-#include <poll.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -126,27 +125,27 @@ void RasServer::serve() {
 }
 
 void RasServer::serve_round() {
-  std::vector<pollfd> entries;
+  polled_.clear();
   for (const Socket& listener : listeners_) {
-    entries.push_back({.fd = listener.fd(), .events = POLLIN, .revents = 0});
+    polled_.push_back({.fd = listener.fd(), .events = POLLIN, .revents = 0});
   }
   bool any_monitors = false;
   for (const auto& client : clients_) {
     const bool has_output =
         !client->out.empty() || (client->report != nullptr && !client->is_closing);
     const int in = client->has_ended ? 0 : POLLIN;
-    entries.push_back({.fd = client->socket.fd(),
+    polled_.push_back({.fd = client->socket.fd(),
                        .events = static_cast<short>(in | (has_output ? POLLOUT : 0)),
                        .revents = 0});
     any_monitors = any_monitors || client->has_lifecycle;
   }
   const milliseconds pause = any_monitors ? kMonitorEvery : kCloseMax;
-  (void)poll(entries.data(), entries.size(),
+  (void)poll(polled_.data(), polled_.size(),
              clients_.empty() ? -1 : static_cast<int>(pause.count()));
   const size_t first = listeners_.size();
-  for (size_t i = 0; i + first < entries.size(); ++i) {
+  for (size_t i = 0; i + first < polled_.size(); ++i) {
     Client& client = *clients_[i];
-    const short events = entries[first + i].revents;
+    const short events = polled_[first + i].revents;
     if ((events & (POLLIN | POLLERR | POLLHUP)) != 0) {
       take(client);
     }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <poll.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,9 +79,10 @@ class RasServer {
   // used by the thread alone, once it runs
   std::vector<Socket> listeners_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::chrono::milliseconds time_{0};                      // for the answers of all processes
-  std::optional<JobRoll> roll_;                            // the last roll call
-  TimePoint rolled_;                                       // when it ended
+  std::vector<pollfd> polled_;         // by serve_round(), which is the only one to use it
+  std::chrono::milliseconds time_{0};  // for the answers of all processes
+  std::optional<JobRoll> roll_;        // the last roll call
+  TimePoint rolled_;                   // when it ended
   std::map<std::pair<bool, bool>, Text> reports_;          // of `roll_`: by is_json and is_verbose
   std::map<std::pair<std::string, int32_t>, bool> known_;  // host, pid -> dead; for monitors
   TimePoint looked_;                                       // for them

@@ -129,9 +129,9 @@ TEST(DeviceFailure, FinalizeAndDestroyWaitForWhatIsUnderWay) {
   if (machine().waits_in_launch()) {
     GTEST_SKIP() << kWaitsInLaunch;
   }
-  Job job({0, 0});
   const Buffer<int32_t> a(0, std::vector<int32_t>{1});
   const Buffer<int32_t> b(0, std::vector<int32_t>{1});
+  Job job({0, 0});  // which waits in its end for rank 1, whom nobody else waits for
   std::promise<void> release;
   machine().enqueue(job.stream(0), [released = release.get_future().share()] { released.wait(); });
   job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {

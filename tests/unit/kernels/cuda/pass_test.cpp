@@ -20,7 +20,9 @@ constexpr uint32_t kSizeBytes = 1 << 20;
 
 /// A pass with one operand and one target, which no peer's carrier needs.
 Pass make_copy(const std::byte* from, std::byte* to, uint32_t size_bytes) {
+  static DeviceControl control{};
   Pass pass{};
+  pass.control = &control;
   pass.operands[0] = {from, Carrier::kMemory, 0};
   pass.operand_count = 1;
   pass.targets[0] = {to, Carrier::kMemory, 0};
