@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kThreadsMax = 16;
 constexpr size_t kStackBytes = 256 << 10;
 constexpr uint64_t kTurnsMax = 500'000;  // a run that takes more hangs
+constexpr const char* kWaits = "wait_until";
 
 /// What of each thread happened before: its epochs up to this one.
 class Clock {
@@ -79,6 +80,10 @@ struct Fiber {
   ucontext_t context{};
   Knowledge knows;
   std::vector<const void*> callers;
+  // of watch(): entered and not left yet; nullptr: one that nobody asked for
+  std::vector<const std::string*> functions;
+  bool polls = false;    // of watch(): is in a wait
+  uintptr_t polled = 0;  // there, the word loaded last
   ExploredBlock* waits_in = nullptr;
   bool ended = false;
 };
@@ -122,7 +127,11 @@ struct MemoryExplorer::State {
   std::unordered_map<uintptr_t, Cell> cells;
   std::unordered_map<uintptr_t, Word> words;
   std::unordered_map<const void*, bool>
-      dependent;  // whether a place is in a function of LL's words
+      dependent;                                // whether a place is in a function of LL's words
+  std::function<void(const MemoryEvent&)> see;  // empty: explored, not watched
+  std::set<std::string> told;                   // functions
+  uint64_t events = 0;
+  std::unordered_map<const void*, const std::string*> names;
   std::mt19937_64 random;
   ucontext_t main{};
   size_t current = 0;
@@ -137,7 +146,9 @@ struct MemoryExplorer::State {
   // ---- turns ----
 
   static void start(unsigned low, unsigned high);
+  void make_stacks();
   std::string run(uint64_t seed);
+  std::string watch();
   /// Goes on with another thread, or with this one.
   void take_turn();
   void leave();
@@ -156,6 +167,18 @@ struct MemoryExplorer::State {
   uint64_t change(uintptr_t address, size_t size, Change change);
   void pass_on(Stored& stored, bool releases, bool dependent);
   bool meet(ExploredBlock& block, bool mine, const void* at);
+  bool gather(ExploredBlock& block, bool mine);
+
+  // ---- events of watch() ----
+
+  [[nodiscard]] bool is_on_stack(uintptr_t address) {
+    return address - reinterpret_cast<uintptr_t>(fiber().stack.get()) < kStackBytes;
+  }
+  void tell(MemoryEvent::Kind kind, uintptr_t address);
+  uint64_t poll(uintptr_t address, size_t size, bool acquires);
+  void tell_call(MemoryEvent::Kind kind, const std::string* function);
+  void enter_function(const void* function);
+  void leave_function();
 };
 
 namespace {
@@ -195,22 +218,28 @@ void MemoryExplorer::State::start(unsigned low, unsigned high) {
   self->leave();
 }
 
-std::string MemoryExplorer::State::run(uint64_t seed) {
+void MemoryExplorer::State::make_stacks() {
   constexpr unsigned kHalf = 32;
-  constexpr uint64_t kTurnLengths[] = {1, 3, 12, 80};
-  random.seed(seed);
-  turn_length = kTurnLengths[draw(std::size(kTurnLengths))];
   const auto self = reinterpret_cast<uintptr_t>(this);
-  for (size_t i = 0; i < fibers.size(); ++i) {
-    Fiber& each = *fibers[i];
-    each.knows.all[i] = 1;
-    each.knows.reads[i] = 1;
-    each.stack = std::make_unique<std::byte[]>(kStackBytes);
+  for (const auto& fiber : fibers) {
+    Fiber& each = *fiber;
+    each.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
     getcontext(&each.context);
     each.context.uc_stack.ss_sp = each.stack.get();
     each.context.uc_stack.ss_size = kStackBytes;
     makecontext(&each.context, reinterpret_cast<void (*)()>(&State::start), 2,
                 static_cast<unsigned>(self), static_cast<unsigned>(self >> kHalf));
+  }
+}
+
+std::string MemoryExplorer::State::run(uint64_t seed) {
+  constexpr uint64_t kTurnLengths[] = {1, 3, 12, 80};
+  random.seed(seed);
+  turn_length = kTurnLengths[draw(std::size(kTurnLengths))];
+  make_stacks();
+  for (size_t i = 0; i < fibers.size(); ++i) {
+    fibers[i]->knows.all[i] = 1;
+    fibers[i]->knows.reads[i] = 1;
   }
   while (fault.empty()) {
     std::vector<size_t> ready;
@@ -230,6 +259,21 @@ std::string MemoryExplorer::State::run(uint64_t seed) {
     swapcontext(&main, &fiber().context);
   }
   return std::exchange(fault, "");
+}
+
+std::string MemoryExplorer::State::watch() {
+  make_stacks();
+  size_t idle = 0;
+  for (current = 0; idle < fibers.size(); current = (current + 1) % fibers.size()) {
+    const uint64_t before = events;
+    if (!fiber().ended && fiber().waits_in == nullptr) {
+      swapcontext(&main, &fiber().context);
+    }
+    idle = events == before ? idle + 1 : 0;
+  }
+  const bool all_ended =
+      std::all_of(fibers.begin(), fibers.end(), [](const auto& each) { return each->ended; });
+  return all_ended ? "" : "hang: the threads wait for each other";
 }
 
 void MemoryExplorer::State::leave() { swapcontext(&fiber().context, &main); }
@@ -294,8 +338,11 @@ void MemoryExplorer::State::check(const Access& mine, const Access& other, uintp
 void MemoryExplorer::State::note(
     uintptr_t address, size_t size, bool is_write, bool is_atomic, const void* at) {
   constexpr uintptr_t kCellBytes = 8;
-  const auto stack = reinterpret_cast<uintptr_t>(fiber().stack.get());
-  if (address - stack < kStackBytes) {
+  if (is_on_stack(address)) {
+    return;
+  }
+  if (see) {
+    tell(is_write ? MemoryEvent::Kind::kStore : MemoryEvent::Kind::kLoad, address);
     return;
   }
   for (const uintptr_t end = address + size; address < end;) {
@@ -341,9 +388,12 @@ Word& MemoryExplorer::State::word_at(uintptr_t address, size_t size) {
 }
 
 uint64_t MemoryExplorer::State::load(uintptr_t address, size_t size, int order) {
+  const bool acquires = order == __ATOMIC_ACQUIRE || order == __ATOMIC_SEQ_CST;
+  if (see) {
+    return poll(address, size, acquires);
+  }
   take_turn();
   bool is_dependent = false;
-  const bool acquires = order == __ATOMIC_ACQUIRE || order == __ATOMIC_SEQ_CST;
   const void* const site = site_of(acquires ? "acquire" : nullptr, &is_dependent);
   note(address, size, false, true, site);
   Word& word = word_at(address, size);
@@ -395,9 +445,16 @@ void MemoryExplorer::State::pass_on(Stored& stored, bool releases, bool is_depen
 }
 
 void MemoryExplorer::State::store(uintptr_t address, size_t size, uint64_t value, int order) {
-  take_turn();
   bool is_dependent = false;
   const bool orders = order == __ATOMIC_RELEASE || order == __ATOMIC_SEQ_CST;
+  if (see) {
+    site_of(nullptr, &is_dependent);
+    tell(orders && !is_dependent ? MemoryEvent::Kind::kRelease : MemoryEvent::Kind::kStore,
+         address);
+    std::memcpy(reinterpret_cast<void*>(address), &value, size);
+    return;
+  }
+  take_turn();
   const void* const site = site_of(orders ? "release" : nullptr, &is_dependent);
   note(address, size, true, true, site);
   Word& word = word_at(address, size);
@@ -409,6 +466,12 @@ void MemoryExplorer::State::store(uintptr_t address, size_t size, uint64_t value
 
 template <class Change>
 uint64_t MemoryExplorer::State::change(uintptr_t address, size_t size, Change change) {
+  if (see) {
+    const uint64_t before = read_memory(address, size);
+    const uint64_t after = change(before);
+    std::memcpy(reinterpret_cast<void*>(address), &after, size);
+    return before;
+  }
   take_turn();
   const void* const site = site_of("acquire and release", nullptr);
   note(address, size, true, true, site);
@@ -427,6 +490,10 @@ uint64_t MemoryExplorer::State::change(uintptr_t address, size_t size, Change ch
 
 /// All threads of the block meet; whether one of them passed true.
 bool MemoryExplorer::State::meet(ExploredBlock& block, bool mine, const void* at) {
+  if (see) {
+    tell(MemoryEvent::Kind::kMeet, 0);
+    return gather(block, mine);
+  }
   take_turn();
   OrderSite& noted = sites->found[at];
   if (noted.executed++ == 0) {
@@ -435,12 +502,21 @@ bool MemoryExplorer::State::meet(ExploredBlock& block, bool mine, const void* at
   }
   const bool orders = !is_weakened(at);
   Knowledge& knows = fiber().knows;
-  block.wanted = block.wanted || mine;
   if (orders) {
     block.gathered.join(knows);
   }
   ++knows.all[current];
   ++knows.reads[current];
+  const bool answer = gather(block, mine);
+  if (orders) {
+    knows.join(block.passed_on);
+  }
+  return answer;
+}
+
+/// Waits for all threads of the block; whether one of them passed true.
+bool MemoryExplorer::State::gather(ExploredBlock& block, bool mine) {
+  block.wanted = block.wanted || mine;
   if (++block.arrived == block.threads) {
     block.arrived = 0;
     block.answer = block.wanted;
@@ -455,10 +531,53 @@ bool MemoryExplorer::State::meet(ExploredBlock& block, bool mine, const void* at
     fiber().waits_in = &block;
     leave();
   }
-  if (orders) {
-    knows.join(block.passed_on);
-  }
   return block.answer;
+}
+
+void MemoryExplorer::State::tell(MemoryEvent::Kind kind, uintptr_t address) {
+  ++events;
+  see({.kind = kind, .thread = current, .address = address});
+}
+
+/// Loads an atomic word. What loads the same one again in a wait gets the next value of it.
+uint64_t MemoryExplorer::State::poll(uintptr_t address, size_t size, bool acquires) {
+  bool is_dependent = false;
+  site_of(nullptr, &is_dependent);
+  const uint64_t before = read_memory(address, size);
+  if (!fiber().polls || std::exchange(fiber().polled, address) != address) {
+    tell(acquires && !is_dependent ? MemoryEvent::Kind::kAcquire : MemoryEvent::Kind::kLoad,
+         address);
+    return before;
+  }
+  while (read_memory(address, size) == before) {
+    leave();
+  }
+  return read_memory(address, size);
+}
+
+void MemoryExplorer::State::enter_function(const void* function) {
+  const auto [found, is_new] = names.try_emplace(function, nullptr);
+  if (is_new) {
+    const auto asked = told.find(function_at(function));
+    found->second = asked == told.end() ? nullptr : &*asked;
+  }
+  fiber().functions.push_back(found->second);
+  tell_call(MemoryEvent::Kind::kEnter, found->second);
+}
+void MemoryExplorer::State::leave_function() {
+  tell_call(MemoryEvent::Kind::kLeave, fiber().functions.back());
+  fiber().functions.pop_back();
+}
+void MemoryExplorer::State::tell_call(MemoryEvent::Kind kind, const std::string* function) {
+  if (function == nullptr) {
+    return;
+  }
+  if (*function == kWaits) {
+    fiber().polls = kind == MemoryEvent::Kind::kEnter;
+    fiber().polled = 0;
+  }
+  ++events;
+  see({.kind = kind, .thread = current, .function = function});
 }
 
 MemoryExplorer::MemoryExplorer(OrderSites* sites) : state_(std::make_unique<State>()) {
@@ -476,6 +595,13 @@ void MemoryExplorer::add_thread(std::function<void()> body) {
   fiber.body = std::move(body);
 }
 std::string MemoryExplorer::run(uint64_t seed) { return state_->run(seed); }
+std::string MemoryExplorer::watch(std::set<std::string> functions,
+                                  std::function<void(const MemoryEvent&)> see) {
+  state_->told = std::move(functions);
+  state_->told.insert(kWaits);
+  state_->see = std::move(see);
+  return state_->watch();
+}
 
 uint32_t ExploredThread::threads() const { return block_.threads; }
 void ExploredThread::sync() const {
@@ -505,11 +631,17 @@ void __tsan_init() {}
 void __tsan_func_entry(const void* from) {
   if (const Inside explorer; explorer) {
     explorer->fiber().callers.push_back(from);
+    if (explorer->see) {
+      explorer->enter_function(__builtin_return_address(0));
+    }
   }
 }
 void __tsan_func_exit() {
   if (const Inside explorer; explorer && !explorer->fiber().callers.empty()) {
     explorer->fiber().callers.pop_back();
+    if (explorer->see) {
+      explorer->leave_function();
+    }
   }
 }
 void __tsan_vptr_update(void** /*place*/, void* /*value*/) {}

@@ -15,6 +15,8 @@
 // random schedules instead of all. Nothing is read before it is written (load buffering).
 // LL's words (store_dependent(), load_dependent()) are relaxed here as on the device: they order
 // only what has been *read* before them, for writes after them.
+//
+// watch() runs the threads once, each until it waits, and tells what they do: to count it.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +46,15 @@ struct OrderSites {
   const void* ahead = nullptr;
 };
 
+/// Something that a thread does outside of its stack; see MemoryExplorer::watch().
+struct MemoryEvent {
+  enum class Kind : uint8_t { kLoad, kAcquire, kStore, kRelease, kMeet, kEnter, kLeave };
+  Kind kind;
+  size_t thread;                          // in the order of add_thread()
+  uintptr_t address = 0;                  // of an access
+  const std::string* function = nullptr;  // that is entered or left
+};
+
 /// Blocks of threads that meet.
 struct ExploredBlock;
 
@@ -58,6 +70,12 @@ class MemoryExplorer {
 
   /// Runs all threads to their ends, once. The first fault in words, empty: there was none.
   std::string run(uint64_t seed);
+
+  /// Runs all threads to their ends, in turns: each until it waits. Every load gives the newest
+  /// value, nothing is checked, and `see` gets the events; calls only of `functions`. The polls of
+  /// a wait_until() are one load, and changes of a word (fetch_add() and the like) no event. The
+  /// first fault in words.
+  std::string watch(std::set<std::string> functions, std::function<void(const MemoryEvent&)> see);
 
   struct State;
 

@@ -420,6 +420,47 @@ bool World::has_succeeded(uint32_t times) const {
   });
 }
 
+std::vector<Region> World::regions() const {
+  using Kind = Region::Kind;
+  std::vector<Region> found;
+  const auto add = [&](Kind kind, const auto& one) { found.push_back({kind, &one, sizeof(one)}); };
+  const auto add_all = [&](Kind kind, const auto& values) {
+    found.push_back({kind, values.data(), values.size() * sizeof(values[0])});
+  };
+  for (const auto& rank : ranks_) {
+    add(Kind::kPinned, rank->control);
+    add(Kind::kPinned, rank->done);
+    add_all(Kind::kPinned, rank->works);
+    found.push_back({Kind::kBytes, rank->input.get(), blocks_bytes_});
+    found.push_back({Kind::kBytes, rank->output.get(), blocks_bytes_});
+    add_all(Kind::kBytes, rank->scratch);
+    add(Kind::kDevice, rank->claimed);
+    add(Kind::kDevice, rank->barrier);
+    add_all(Kind::kDevice, rank->device_lanes);
+    add_all(Kind::kDevice, rank->device_sends);
+    add_all(Kind::kDevice, rank->device_recvs);
+    for (size_t lane = 0; lane < rank->device_lanes.size(); ++lane) {
+      add_all(Kind::kDevice, rank->program.lanes[lane].steps);
+      add_all(Kind::kDevice, rank->batches[lane]);
+    }
+    for (const auto& progress : rank->progress) {
+      add_all(Kind::kDevice, progress);
+    }
+    for (const auto& [peer, end] : rank->sends) {
+      add(Kind::kDevice, end.device);
+    }
+    for (const auto& [peer, end] : rank->recvs) {
+      add(Kind::kDevice, end.device);
+    }
+  }
+  for (const auto& [ends, link] : links_) {
+    add(Kind::kDevice, link->fifo);
+    found.push_back({Kind::kBytes, link->data.get(), kSlots * call_.slot_bytes});
+    found.push_back({Kind::kLines, link->lines.get(), kSlots * (kSlotBytesLL + kSlotBytesLL128)});
+  }
+  return found;
+}
+
 bool World::run(uint32_t times) {
   std::vector<Rank*> hosts;
   std::vector<std::thread> threads;

@@ -59,6 +59,14 @@ struct WorldOptions {
 
 inline constexpr uint32_t kBorrowBytesMin = 64;
 
+/// A table of a launch, or what messages carry, and where it is on a machine with a GPU.
+struct Region {
+  enum class Kind { kDevice, kPinned, kBytes, kLines };
+  Kind kind;
+  const void* begin;
+  size_t size_bytes;
+};
+
 /// The programs of all ranks of an algorithm.
 std::vector<Program> record_all(const Algorithm& algorithm,
                                 int nranks,
@@ -108,6 +116,8 @@ class World {
   /// The same in parts, where all ranks are on the device and somebody else runs the blocks.
   std::vector<DeviceBlock> prepare(uint32_t times);
   [[nodiscard]] bool has_succeeded(uint32_t times) const;
+  /// All that the blocks of prepare() use, but for themselves.
+  [[nodiscard]] std::vector<Region> regions() const;
 
  private:
   /// Stops all ranks that wait.
