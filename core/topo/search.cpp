@@ -8,6 +8,7 @@
 
 #include "core/base/units.hpp"
 #include "core/topo/bandwidth.hpp"
+#include "core/topo/local.hpp"
 #include "core/topo/search_state.hpp"
 #include "guest/thread.hpp"
 

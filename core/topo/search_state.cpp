@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/topo/local.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {
@@ -20,22 +21,10 @@ bool goes_to_memory(NodeType type) { return type == NodeType::kGpu || type == No
 
 SearchState::SearchState(const System& system, const TopoOptions& options)
     : system_(system),
-      options_(options),
+      order_(system_, options),
       ranks_(system.count(NodeType::kGpu)),
       inter_(system.inter && system.count(NodeType::kNet) > 0),
-      used_(static_cast<size_t>(ranks_), 0) {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    std::vector<int> nets;
-    for (int channel = 0; channel < kSearchChannelsMax; ++channel) {
-      const int net = local_net_of_gpu(system_, options_, rank, channel);
-      if (net < 0 || (channel > 0 && net == nets.front())) {
-        break;  // no port, or the list repeats
-      }
-      nets.push_back(net);
-    }
-    preferred_nets_.push_back(std::move(nets));
-  }
-}
+      used_(static_cast<size_t>(ranks_), 0) {}
 
 void SearchState::run(Attempt& attempt, Attempt& best, Budget& budget) {
   attempt_ = &attempt;
@@ -81,7 +70,7 @@ void SearchState::next_channel_inside(Turns turns, Budget& budget) {
 }
 
 void SearchState::next_channel_from_net(Turns turns, Budget& budget) {
-  const std::vector<int> nets = select_nets(-1);
+  const std::vector<int> nets = order_.select_nets(attempt_->inter_type, -1);
   const int count = static_cast<int>(nets.size());
   const auto whole_gb_per_s = std::trunc(attempt_->inter_gb_per_s);
   const int channel = attempt_->channels;
@@ -262,7 +251,7 @@ bool SearchState::may_leave_by(int net, int step) const {
 void SearchState::leave_by_net(int rank, int step, Turns turns, Budget& budget) {
   const Place here = {NodeType::kGpu, rank};
   const float whole = attempt_->inter_gb_per_s;
-  for (const int net : select_nets(rank)) {
+  for (const int net : order_.select_nets(attempt_->inter_type, rank)) {
     if (!may_leave_by(net, step)) {
       continue;
     }
@@ -296,7 +285,10 @@ void SearchState::go_on(int rank, int step, Turns turns, Budget& budget) {
       next = {replayed(step)};
       break;
     case Order::kFree:
-      next = next_ranks(rank, turns.to_net == -1 ? 0 : turns.to_net == step + 1 ? 1 : -1);
+      next = order_.next_ranks(*attempt_, used_, rank,
+                               turns.to_net == -1         ? 0
+                               : turns.to_net == step + 1 ? 1
+                                                          : -1);
       break;
   }
   const Place here = {NodeType::kGpu, rank};

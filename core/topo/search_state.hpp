@@ -7,35 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/topo/local.hpp"
-#include "core/topo/options.hpp"
-#include "core/topo/search.hpp"
+#include "core/topo/attempt.hpp"
+#include "core/topo/search_order.hpp"
 #include "core/topo/system.hpp"
 
 namespace plexus {
-
-/// The requirements of an attempt and its state while it runs. Ranks and NICs are ordinals.
-struct Attempt {
-  Pattern pattern = Pattern::kRing;
-  int cross_nic = 0;
-  int channels_min = 1;
-  int channels_max = 1;
-  float intra_gb_per_s = 0;
-  float inter_gb_per_s = 0;
-  float latency_us = 0;
-  PathType intra_type = PathType::kLoc;
-  PathType inter_type = PathType::kPix;
-  bool same_channels = true;
-  int channels = 0;
-  int hops = 0;
-  std::vector<int> order;         // [channels][ranks]
-  std::vector<ChannelNets> nets;  // [channels], each the first node of its port
-};
-
-/// Index of a channel's rank in `Attempt::order`.
-constexpr size_t slot(int channel, int step, int ranks) {
-  return static_cast<size_t>(channel) * static_cast<size_t>(ranks) + static_cast<size_t>(step);
-}
 
 /// Steps that are left. Negative: the best possible result was found and the search ends.
 using Budget = int;
@@ -44,6 +20,8 @@ inline constexpr Budget kPerfect = -1;
 class SearchState {
  public:
   SearchState(const System& system, const TopoOptions& options);
+  SearchState(const SearchState&) = delete;
+  SearchState& operator=(const SearchState&) = delete;
 
   /// Runs `attempt`; a better result replaces `best`.
   void run(Attempt& attempt, Attempt& best, Budget& budget);
@@ -79,11 +57,6 @@ class SearchState {
   [[nodiscard]] bool is_better(const Attempt& found, const Attempt& known) const;
   [[nodiscard]] int first_of(int net) const { return system_.node(NodeType::kNet, net).net.first; }
   [[nodiscard]] bool may_leave_by(int net, int step) const;
-  [[nodiscard]] std::vector<int> next_ranks(int rank, int net_in) const;
-  [[nodiscard]] std::vector<int> keep_neighbours(std::vector<int> next, int rank) const;
-  [[nodiscard]] std::vector<int> select_nets(int rank) const;
-  void append_nets_of_type(int rank, PathType type, std::vector<int>& nets) const;
-  [[nodiscard]] float device_pci_gb_per_s(int rank) const;
   [[nodiscard]] int replayed(int step) const;
 
   /// Reserves (with factor < 0: releases) the channel's bandwidth; false: it does not fit.
@@ -100,12 +73,11 @@ class SearchState {
   }
 
   System system_;  // a copy whose links hold their remaining bandwidth
-  const TopoOptions& options_;
+  SearchOrder order_;
   int ranks_;
   bool inter_;
   // by rank: a bit for each channel that contains the rank
   std::vector<uint64_t> used_;
-  std::vector<std::vector<int>> preferred_nets_;  // by rank, for consecutive channels
   Attempt* attempt_ = nullptr;
   Attempt* best_ = nullptr;
 };
