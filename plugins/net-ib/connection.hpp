@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of both ends: rails and what happens to them, the control socket, registration,
-// the reason of a failure.
-//
-// A rail is lost when a queue pair fails or a port goes down, at either end. Each end stops its
-// queue pairs, the receiver takes what had arrived, and then each says so. When an end has stopped
-// its own and knows that the other has, no write of that rail can happen any more, and what the
-// receiver has not got, by its own account, is sent over the others. The sending end offers a lost
-// rail again, with new queue pairs, until a probe comes through.
+// The common part of both ends: completions of the rails (rail_set.hpp), the control socket,
+// registration, the reason of a failure.
 //
 // The control socket and the card's events are looked at when nothing has happened for some calls,
 // and once in many calls, so that the data path makes no system call. A connection that waits also
@@ -26,6 +20,7 @@
 #include "plugin-api/plexus_net.h"
 
 #include "plugins/net-ib/endpoint.hpp"
+#include "plugins/net-ib/rail_set.hpp"
 
 /// A request as the host sees it.
 struct plexus_net_request {
@@ -44,11 +39,11 @@ struct plexus_net_memory {
 
 namespace plexus::net_ib {
 
-class Connection {
+class Connection : private RailSet::End {
  public:
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
-  virtual ~Connection();
+  ~Connection() override;
 
   /// Takes completions and looks around on behalf of the host, unless a call of its is under way.
   /// Threads: any.
@@ -80,12 +75,10 @@ class Connection {
   void enlist();
   void retire();
 
-  [[nodiscard]] uint32_t rails() const noexcept { return static_cast<uint32_t>(rails_.size()); }
-  [[nodiscard]] Rail& rail(uint32_t index) const noexcept { return *rails_[index].rail; }
-  [[nodiscard]] bool is_up(uint32_t index) const noexcept {
-    return rails_[index].state == RailState::kUp;
-  }
-  [[nodiscard]] uint32_t rails_up() const noexcept;
+  [[nodiscard]] RailSet& rail_set() noexcept { return rails_; }
+  [[nodiscard]] const RailSet& rail_set() const noexcept { return rails_; }
+  [[nodiscard]] uint32_t rails() const noexcept { return rails_.count(); }
+  [[nodiscard]] Rail& rail(uint32_t index) const noexcept { return rails_.rail(index); }
   [[nodiscard]] Area& area() const noexcept { return *area_; }
   [[nodiscard]] uint64_t peer_area() const noexcept { return peer_area_; }
   [[nodiscard]] const std::string& peer() const noexcept { return peer_name_; }
@@ -94,66 +87,30 @@ class Connection {
   /// Takes completions of all rails. Looks around after some calls without any.
   void poll();
   /// The connection has failed: ends all access to buffers, and tells the peer.
-  void break_off(Failure failure);
-  [[nodiscard]] bool is_broken() const noexcept { return failure_.has_value(); }
+  void break_off(Failure failure) final;
+  [[nodiscard]] bool is_broken() const noexcept final { return failure_.has_value(); }
   /// For a broken connection: reports the reason to the host and returns the code.
   [[nodiscard]] int32_t report_failure() const noexcept;
-  /// A rail does not work, for the reason `why`.
-  void lose_rail(uint32_t index, const std::string& why);
-  /// Posting failed with errno `error`.
-  void lose_rail_posting(uint32_t index, int error);
   /// Tells the peer what is known to be complete, before the end is destroyed.
   void say_bye();
 
  private:
-  enum class RailState : uint8_t {
-    kUp,
-    kStopping,  // stopped here; what had arrived is being taken
-    kStopped,   // and the peer knows; it has not said the same
-    kDown,      // stopped at both ends
-    kOffered,   // sender: new queue pairs here, the peer has not answered
-    kProving,   // new queue pairs at both ends; not used for messages before the probe is through
-  };
-  struct RailSlot {
-    std::unique_ptr<Rail> rail;
-    RailState state = RailState::kUp;
-    bool is_peer_stopped = false;
-    uint32_t generation = 0;
-    std::string reason;          // of the loss
-    Clock::time_point deadline;  // kStopping: of what had arrived; kDown: of the next offer
-  };
-
   /// A completion without an error.
   virtual void take_done(uint32_t rail, const ibv_wc& completion) = 0;
-  /// The rail is stopped at both ends: what was under way is to be sent over the others, but for
-  /// what is here, `done` says, when this is the sender.
-  virtual void resend(uint32_t rail, const WireDone& done) = 0;
-  virtual void write_done(WireDone& done) const = 0;
   virtual void take_bye(const WireDone& done) = 0;
   /// The peer has left, and everything that it sent is here.
   [[nodiscard]] virtual bool has_all(const WireDone& done) const = 0;
 
-  [[nodiscard]] bool drain(uint32_t index);
+  bool drain(uint32_t index) final;
+  void read_control() final;
+  void send_control(const WireControl& control) final;
+  [[nodiscard]] bool has_peer_left() const noexcept final { return peer_loss_.has_value(); }
   void drain_stopping();
   void take_completion(uint32_t index, const ibv_wc& completion);
   void look_around();
-  void watch_ports();
-  void read_control();
   void take_control(const WireControl& control);
-  void take_rail_control(const WireControl& control);
-  void take_offer(const WireControl& control);
-  void take_answer(const WireControl& control);
-  void take_rail_up(uint32_t index);
   void lose_peer(const std::string& why);
   void end_without_peer();
-  void offer_lost_rails();
-  void stop_rail(uint32_t index, const std::string& why);
-  void try_report_stop(uint32_t index);
-  void take_peer_stopped(uint32_t index, const WireDone& done);
-  void check_stops();
-  void finish_stop(uint32_t index, const WireDone& done);
-  [[nodiscard]] WireControl message_about(ControlType type, uint32_t index) const;
-  void send_control(const WireControl& control);
 
   plugin::Log log_;
   Place place_;
@@ -161,7 +118,7 @@ class Connection {
   std::string peer_name_;
   uint64_t peer_area_;
   AreaPtr area_;  // outlives the rails, which have it registered
-  std::vector<RailSlot> rails_;
+  RailSet rails_;
   ControlSocket control_;
   std::optional<Failure> failure_;
   std::atomic_flag is_taken_;

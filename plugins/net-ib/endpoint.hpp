@@ -23,8 +23,6 @@
 
 namespace plexus::net_ib {
 
-using Clock = std::chrono::steady_clock;
-
 /// Where a connection is made. Borrowed from the context, which outlives it.
 struct Place {
   const Device* device;

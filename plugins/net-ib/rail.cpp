@@ -7,7 +7,6 @@
 
 #include "guest/assert.hpp"
 #include "plugins/support/errno_text.hpp"
-#include "security/terms.hpp"
 
 namespace plexus::net_ib {
 namespace {
@@ -19,21 +18,6 @@ constexpr uint32_t kInlineBytes = 128;
 constexpr uint32_t kControlsPerSignal = 16;
 /// Flushes in flight: one for each receive.
 constexpr uint32_t kFlushDepth = kRequests;
-constexpr uint8_t kHopsMax = 255;
-constexpr uint8_t kRnrTimer = 12;   // 0.64 ms
-constexpr uint8_t kRnrRetries = 7;  // for ever: the receiver always has arrivals posted
-constexpr uint32_t kSequenceBits = 24;
-constexpr size_t kSubnetBytes = 8;  // of an InfiniBand GID
-
-uint32_t random_sequence() {
-  std::array<uint8_t, sizeof(uint32_t)> bytes{};
-  (void)security::fill_random(bytes);  // any number will do
-  uint32_t number = 0;
-  for (const uint8_t byte : bytes) {
-    number = number << 8 | byte;
-  }
-  return number & ((uint32_t{1} << kSequenceBits) - 1);
-}
 
 const char* likely_cause(ibv_wc_status status) {
   switch (status) {
@@ -65,13 +49,6 @@ bool poll_queue(ibv_cq* queue, std::span<ibv_wc> room, size_t& count) noexcept {
 
 }  // namespace
 
-Failure Rail::cannot(const char* what, int error) const {
-  const char* const remedy =
-      error == ENOMEM ? "; raise the limit of locked memory (ulimit -l)" : "";
-  return fail(PLEXUS_SYSTEM_ERROR, "cannot {} on {} port {}: {}{}", what, port().card->name(),
-              port().number, plugin::errno_text(error), remedy);
-}
-
 Result<std::unique_ptr<Rail>> Rail::create(const Options& options) {
   std::unique_ptr<Rail> rail(new Rail(options));
   PLEXUS_TRY(area, register_ordered(options.port->card->pd(), options.area, sizeof(Area)));
@@ -89,25 +66,27 @@ Result<CqPtr> Rail::make_completion_queue(uint32_t entries) const {
   CqPtr queue(
       verbs().create_cq(port().card->context(), static_cast<int>(entries), nullptr, nullptr, 0));
   if (queue == nullptr) {
-    return cannot("make a completion queue", errno);
+    return cannot(port(), "make a completion queue", errno);
   }
   return queue;
 }
 
 Result<void> Rail::make_queues() {
   const bool is_sender = options_.role == Role::kSender;
-  const Depth of_data = is_sender ? Depth{kSendDepth, 0} : Depth{1, kArrivalDepth};
-  PLEXUS_TRY(queue, make_completion_queue(options_.qps * (of_data.sends + of_data.arrivals) +
-                                          kControlDepth));
+  const uint32_t sends = is_sender ? kSendDepth : 1;
+  const uint32_t arrivals = is_sender ? 0 : kArrivalDepth;
+  PLEXUS_TRY(queue, make_completion_queue(options_.qps * (sends + arrivals) + kControlDepth));
   cq_ = std::move(queue);
-  PLEXUS_TRY(control, make_queue(*cq_, {kControlDepth, 0}, kInlineBytes));
+  PLEXUS_TRY(control, QueuePair::create(
+                          {&port(), options_.settings, cq_.get(), kControlDepth, 0, kInlineBytes}));
   control_ = std::move(control);
   data_.clear();
   is_stopped_ = false;
   arrivals_expected_ = 0;
   for (uint32_t qp = 0; qp < options_.qps; ++qp) {
     const bool is_inline = is_sender && options_.settings->sends_inline;
-    PLEXUS_TRY(data, make_queue(*cq_, of_data, is_inline ? kInlineBytes : 0));
+    PLEXUS_TRY(data, QueuePair::create({&port(), options_.settings, cq_.get(), sends, arrivals,
+                                        is_inline ? kInlineBytes : 0}));
     data_.push_back(std::move(data));
   }
   return ok();
@@ -116,51 +95,13 @@ Result<void> Rail::make_queues() {
 Result<void> Rail::make_flush_queue() {
   PLEXUS_TRY(queue, make_completion_queue(kFlushDepth));
   flush_cq_ = std::move(queue);
-  PLEXUS_TRY(flush, make_queue(*flush_cq_, {kFlushDepth, 0}, 0));
+  PLEXUS_TRY(flush,
+             QueuePair::create({&port(), options_.settings, flush_cq_.get(), kFlushDepth, 0, 0}));
   flush_ = std::move(flush);
-  PLEXUS_TRY(made, make_ready(flush_, describe(), {flush_.qp->qp_num, flush_.sequence, {}},
-                              options_.settings->traffic_class));
+  PLEXUS_TRY(made, flush_.connect(place(options_.settings->traffic_class), describe(),
+                                  {flush_.qp->qp_num, flush_.sequence, {}}, retries_));
   if (made == Progress::kPending) {
-    return cannot("connect a queue pair with itself", ETIMEDOUT);
-  }
-  return ok();
-}
-
-Result<Rail::Queue> Rail::make_queue(ibv_cq& cq, Depth depth, uint32_t inline_bytes) const {
-  Queue queue;
-  ibv_qp_init_attr attributes{};
-  attributes.send_cq = &cq;
-  attributes.recv_cq = &cq;
-  attributes.qp_type = IBV_QPT_RC;
-  attributes.cap = {depth.sends, depth.arrivals, PLEXUS_NET_PIECES_MAX,
-                    depth.arrivals == 0 ? 0U : 1U, inline_bytes};
-  queue.qp.reset(verbs().create_qp(port().card->pd(), &attributes));
-  if (queue.qp == nullptr && errno == EINVAL && inline_bytes > 0) {
-    return make_queue(cq, depth, inline_bytes / 2);  // some cards take less
-  }
-  if (queue.qp == nullptr) {
-    return cannot("make a queue pair", errno);
-  }
-  queue.inline_bytes_max = inline_bytes > 0 ? attributes.cap.max_inline_data : 0;
-  queue.sequence = random_sequence();
-  queue.room = depth.sends;
-  queue.has_ece = options_.settings->uses_ece && verbs().query_ece != nullptr &&
-                  verbs().query_ece(queue.qp.get(), &queue.ece) == 0;
-  PLEXUS_TRY(initialise(queue));
-  return queue;
-}
-
-Result<void> Rail::initialise(const Queue& queue) const {
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_INIT;
-  attributes.pkey_index = options_.settings->pkey_index;
-  attributes.port_num = port().number;
-  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int error =
-      verbs().modify_qp(queue.qp.get(), &attributes,
-                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) {
-    return cannot("initialise a queue pair (NCCL_IB_PKEY is an index)", error);
+    return cannot(port(), "connect a queue pair with itself", ETIMEDOUT);
   }
   return ok();
 }
@@ -174,14 +115,9 @@ WireRail Rail::describe() const {
   wire.port = port().number;
   wire.area_rkey = area_->rkey;
   write_text(wire.name, port().card->name());
-  const auto describe_queue = [](const Queue& queue) -> WireQp {
-    return {queue.qp->qp_num,
-            queue.sequence,
-            {queue.has_ece ? queue.ece.vendor_id : 0, queue.has_ece ? queue.ece.options : 0,
-             queue.has_ece ? queue.ece.comp_mask : 0}};
-  };
-  wire.control = describe_queue(control_);
-  std::transform(data_.begin(), data_.end(), wire.data.begin(), describe_queue);
+  wire.control = control_.describe();
+  std::transform(data_.begin(), data_.end(), wire.data.begin(),
+                 [](const QueuePair& each) { return each.describe(); });
   return wire;
 }
 
@@ -195,106 +131,23 @@ Result<Progress> Rail::connect(const WireRail& peer) {
                 port().is_infiniband() ? "InfiniBand" : "Ethernet (RoCE)", readable(peer.name),
                 peer.port);
   }
-  if (std::chrono::steady_clock::now() < retry_time_) {
+  if (!retries_.is_due()) {
     return Progress::kPending;
   }
-  PLEXUS_TRY(progress,
-             make_ready(control_, peer, peer.control, options_.settings->control_traffic_class));
+  PLEXUS_TRY(progress, control_.connect(place(options_.settings->control_traffic_class), peer,
+                                        peer.control, retries_));
   for (uint32_t qp = 0; qp < qps() && progress == Progress::kDone; ++qp) {
     if (data_[qp].is_ready) {
       continue;
     }
-    PLEXUS_TRY(made, make_ready(data_[qp], peer, peer.data[qp], options_.settings->traffic_class));
+    PLEXUS_TRY(made, data_[qp].connect(place(options_.settings->traffic_class), peer, peer.data[qp],
+                                       retries_));
     progress = made;
     if (progress == Progress::kDone) {
       PLEXUS_TRY(post_arrivals(qp));
     }
   }
   return progress;
-}
-
-/// For RoCE the kernel looks for the peer's hardware address when a queue pair is connected, and
-/// gives up after about a second; where many hosts ask at once, answers are lost.
-bool Rail::may_retry(int error) {
-  const Settings& settings = *options_.settings;
-  if ((error != ETIMEDOUT && !settings.retries_all) || retries_ >= settings.connect_retries) {
-    return false;
-  }
-  ++retries_;
-  retry_time_ = std::chrono::steady_clock::now() + retries_ * settings.connect_retry_pause;
-  return true;
-}
-
-ibv_ah_attr Rail::address_of(const WireRail& peer, uint8_t traffic_class) const noexcept {
-  ibv_ah_attr address{};
-  address.port_num = port().number;
-  address.sl = options_.settings->service_level;
-  address.dlid = peer.lid;
-  const bool is_other_subnet =
-      !std::equal(peer.gid.begin(), peer.gid.begin() + kSubnetBytes, gid_.bytes.begin());
-  if (!port().is_infiniband() || is_other_subnet) {
-    address.is_global = 1;
-    std::copy(peer.gid.begin(), peer.gid.end(), std::begin(address.grh.dgid.raw));
-    address.grh.sgid_index = static_cast<uint8_t>(gid_.index);
-    address.grh.hop_limit = kHopsMax;
-    address.grh.traffic_class = traffic_class;
-  }
-  return address;
-}
-
-Result<Progress> Rail::make_ready(Queue& queue,
-                                  const WireRail& peer,
-                                  const WireQp& peer_qp,
-                                  uint8_t traffic_class) {
-  if (queue.is_ready) {
-    return Progress::kDone;
-  }
-  if (queue.has_ece && peer_qp.ece[0] != 0 && verbs().set_ece != nullptr) {
-    ibv_ece wanted{peer_qp.ece[0], peer_qp.ece[1], peer_qp.ece[2]};
-    queue.has_ece = verbs().set_ece(queue.qp.get(), &wanted) == 0;  // a hint: without it, as ever
-  }
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_RTR;
-  attributes.path_mtu = static_cast<ibv_mtu>(std::min<int>(port().attributes.active_mtu, peer.mtu));
-  attributes.dest_qp_num = peer_qp.number;
-  attributes.rq_psn = peer_qp.sequence;
-  attributes.max_dest_rd_atomic = 1;
-  attributes.min_rnr_timer = kRnrTimer;
-  attributes.ah_attr = address_of(peer, traffic_class);
-  int error =
-      verbs().modify_qp(queue.qp.get(), &attributes,
-                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (error != 0 && may_retry(error)) {
-    return Progress::kPending;
-  }
-  if (error != 0) {
-    const Gid gid{0, GidKind::kInfiniBand, peer.gid};
-    return fail(PLEXUS_SYSTEM_ERROR,
-                "{} port {} (address {}) cannot be connected with the peer's {} port {} (address "
-                "{}): {}; check that they are in one network (NCCL_IB_GID_INDEX, "
-                "NCCL_IB_ADDR_RANGE)",
-                port().card->name(), port().number, gid_.text(), readable(peer.name), peer.port,
-                gid.text(), plugin::errno_text(error));
-  }
-  if (queue.has_ece) {
-    (void)verbs().query_ece(queue.qp.get(), &queue.ece);  // what both sides can do
-  }
-  attributes = {};
-  attributes.qp_state = IBV_QPS_RTS;
-  attributes.timeout = options_.settings->timeout;
-  attributes.retry_cnt = options_.settings->retries;
-  attributes.rnr_retry = kRnrRetries;
-  attributes.sq_psn = queue.sequence;
-  attributes.max_rd_atomic = 1;
-  error = verbs().modify_qp(queue.qp.get(), &attributes,
-                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-  if (error != 0) {
-    return cannot("start a queue pair", error);
-  }
-  queue.is_ready = true;
-  return Progress::kDone;
 }
 
 Result<void> Rail::post_arrivals(uint32_t qp) {
@@ -305,7 +158,7 @@ Result<void> Rail::post_arrivals(uint32_t qp) {
     ibv_recv_wr work{WorkId{WorkKind::kArrival, qp}.pack(), nullptr, nullptr, 0};
     ibv_recv_wr* bad = nullptr;
     if (const int error = ::ibv_post_recv(data_[qp].qp.get(), &work, &bad); error != 0) {
-      return cannot("post a receive", error);
+      return cannot(port(), "post a receive", error);
     }
     ++arrivals_expected_;
   }
@@ -316,7 +169,7 @@ void Rail::stop() noexcept {
   is_stopped_ = true;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  const auto stop_queue = [&](const Queue& queue) {
+  const auto stop_queue = [&](const QueuePair& queue) {
     if (queue.qp != nullptr) {
       verbs().modify_qp(queue.qp.get(), &attributes, IBV_QP_STATE);
     }
@@ -330,8 +183,7 @@ void Rail::destroy() noexcept {
   data_.clear();
   cq_.reset();
   arrivals_expected_ = 0;
-  retries_ = 0;
-  retry_time_ = {};
+  retries_ = {};
 }
 
 Result<void> Rail::renew() {
@@ -415,7 +267,7 @@ int Rail::post_flush(const LocalPlace& to, const RemotePlace& from, uint32_t req
 }
 
 int Rail::replace_arrival(uint32_t qp) noexcept {
-  Queue& queue = data_[qp];
+  QueuePair& queue = data_[qp];
   if (is_stopped_ || ++queue.arrivals < kArrivalBatch) {
     return 0;
   }

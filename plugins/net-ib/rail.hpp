@@ -6,7 +6,6 @@
 // Threads: one at a time. Nothing blocks.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,9 +13,7 @@
 #include <vector>
 
 #include "guest/assert.hpp"
-#include "plugins/net-ib/device.hpp"
-#include "plugins/net-ib/verbs.hpp"
-#include "plugins/net-ib/wire.hpp"
+#include "plugins/net-ib/queue_pair.hpp"
 
 namespace plexus::net_ib {
 
@@ -126,50 +123,29 @@ class Rail {
   [[nodiscard]] std::string explain(const ibv_wc& completion) const;
 
  private:
-  struct Queue {
-    QpPtr qp;
-    uint32_t sequence = 0;
-    uint32_t room = 0;      // of the send queue
-    uint32_t arrivals = 0;  // taken and not posted again
-    uint32_t inline_bytes_max = 0;
-    ibv_ece ece{};
-    bool has_ece = false;
-    bool is_ready = false;  // connected
-  };
-  struct Depth {
-    uint32_t sends;
-    uint32_t arrivals;
-  };
   explicit Rail(const Options& options) : options_(options) {}
   [[nodiscard]] Result<CqPtr> make_completion_queue(uint32_t entries) const;
   [[nodiscard]] Result<void> make_queues();
   [[nodiscard]] Result<void> make_flush_queue();
-  [[nodiscard]] Result<Queue> make_queue(ibv_cq& cq, Depth depth, uint32_t inline_bytes) const;
-  [[nodiscard]] Result<void> initialise(const Queue& queue) const;
-  [[nodiscard]] Result<Progress> make_ready(Queue& queue,
-                                            const WireRail& peer,
-                                            const WireQp& peer_qp,
-                                            uint8_t traffic_class);
-  [[nodiscard]] bool may_retry(int error);
-  [[nodiscard]] ibv_ah_attr address_of(const WireRail& peer, uint8_t traffic_class) const noexcept;
   [[nodiscard]] Result<void> post_arrivals(uint32_t qp);
-  [[nodiscard]] Failure cannot(const char* what, int error) const;
+  [[nodiscard]] LocalEnd place(uint8_t traffic_class) const noexcept {
+    return {&port(), options_.settings, &gid_, traffic_class};
+  }
 
   Options options_;
   MrPtr area_;
   Gid gid_;  // of the port, where it is now
   CqPtr cq_;
-  Queue control_;
-  std::vector<Queue> data_;
+  QueuePair control_;
+  std::vector<QueuePair> data_;
   uint32_t controls_ = 0;           // posted, to signal some
   uint32_t arrivals_expected_ = 0;  // posted, and poll() has not returned them
   bool is_stopped_ = false;
-  uint32_t retries_ = 0;  // of connect()
-  std::chrono::steady_clock::time_point retry_time_;
+  Retries retries_;  // of connect()
   WireRail peer_{};
   // Connected with itself, for the life of the rail; only where the card accesses GPU memory.
   CqPtr flush_cq_;
-  Queue flush_;
+  QueuePair flush_;
 };
 
 }  // namespace plexus::net_ib

@@ -75,7 +75,7 @@ int32_t RecvConnection::irecv(uint32_t count,
 
 void RecvConnection::announce(const RecvRequest& request) {
   for (uint32_t i = 0; i < rails() && !is_broken(); ++i) {
-    if (!is_up(i)) {
+    if (!rail_set().is_up(i)) {
       continue;
     }
     const uint64_t slot = request.order % kPostedRing;
@@ -86,7 +86,7 @@ void RecvConnection::announce(const RecvRequest& request) {
     if (error == 0) {
       return;
     }
-    lose_rail_posting(i, error);  // resend() announces it when the rail is stopped
+    rail_set().lose_posting(i, error);  // resend() announces it when the rail is stopped
     return;
   }
 }
@@ -117,7 +117,7 @@ void RecvConnection::take_done(uint32_t rail_index, const ibv_wc& completion) {
     return;
   }
   if (const int error = rail(rail_index).replace_arrival(id.index); error != 0) {
-    lose_rail_posting(rail_index, error);
+    rail_set().lose_posting(rail_index, error);
   }
 }
 

@@ -193,7 +193,7 @@ bool SendConnection::match(SendRequest& request) {
 // ------------------------------------------------------------------------------------- the writes
 
 uint32_t SendConnection::lanes() const noexcept {
-  return rails_up() * (settings().splits_on_qps ? settings().qps : 1);
+  return rail_set().up() * (settings().splits_on_qps ? settings().qps : 1);
 }
 
 void SendConnection::start(SendRequest& request) {
@@ -254,7 +254,7 @@ SendConnection::Lane SendConnection::choose_lane(uint32_t places) {
   Lane lane;
   for (uint32_t tries = 0; tries < all; ++tries) {
     lane = take_lane();
-    if (is_up(lane.rail) && rail(lane.rail).room(lane.qp) >= places) {
+    if (rail_set().is_up(lane.rail) && rail(lane.rail).room(lane.qp) >= places) {
       break;
     }
   }
@@ -272,7 +272,7 @@ SendConnection::Lane SendConnection::take_lane() noexcept {
 bool SendConnection::post_part(SendRequest& request, uint32_t index) {
   const uint32_t places = count_places(request, cut_part(request.size_bytes, request.parts, index));
   const Lane lane = choose_lane(places);
-  if (!is_up(lane.rail) || rail(lane.rail).room(lane.qp) < places) {
+  if (!rail_set().is_up(lane.rail) || rail(lane.rail).room(lane.qp) < places) {
     return false;
   }
   const uint32_t count = lay_out(request, index, lane.rail);
@@ -285,7 +285,7 @@ bool SendConnection::post_part(SendRequest& request, uint32_t index) {
   if (const int error = rail(lane.rail).post_data(lane.qp, work_[0], count); error != 0) {
     // Some of the writes may be under way: the part goes over another rail when this one is
     // stopped.
-    lose_rail_posting(lane.rail, error);
+    rail_set().lose_posting(lane.rail, error);
   }
   return !is_broken();
 }
