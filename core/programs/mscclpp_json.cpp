@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/base/json_members.hpp"
 #include "core/base/text.hpp"
 #include "core/programs/mscclpp.hpp"
 
@@ -19,26 +19,16 @@ using PlanJson = nlohmann::json;
 
 constexpr int kPlanBlocksMax = 32;  // each has two of the 64 connections between two ranks
 
-const PlanJson* find_in(const PlanJson& object, const char* key) {
-  const auto at = object.is_object() ? object.find(key) : object.end();
-  return at == object.end() ? nullptr : &*at;
-}
-
 /// The list; empty where there is none.
 const PlanJson& list_in(const PlanJson& object, const char* key) {
   static const PlanJson kEmpty = PlanJson::array();
-  const PlanJson* const at = find_in(object, key);
+  const PlanJson* const at = find_member(object, key);
   return at == nullptr || !at->is_array() ? kEmpty : *at;
-}
-
-std::string text_in(const PlanJson& object, const char* key) {
-  const PlanJson* const at = find_in(object, key);
-  return at == nullptr || !at->is_string() ? "" : at->get<std::string>();
 }
 
 /// -1: there is none, or it is beyond what any plan has.
 int number_in(const PlanJson& object, const char* key) {
-  const PlanJson* const at = find_in(object, key);
+  const PlanJson* const at = find_member(object, key);
   return at != nullptr && at->is_number_unsigned() && at->get<uint64_t>() <= kFileChunksMax
              ? at->get<int>()
              : -1;
@@ -59,7 +49,7 @@ class PlanReader {
       return fail(Code::kInvalidArgument, "a plan of MSCCL++: expects 2 to {} \"gpus\", not {}",
                   kFileRanksMax, gpus.size());
     }
-    if (find_in(gpus[0], "inputChunks") != nullptr) {
+    if (find_member(gpus[0], "inputChunks") != nullptr) {
       return fail(Code::kInvalidArgument,
                   "a plan of MSCCL++ in the schema of its first releases (\"inputChunks\"): write "
                   "it again with MSCCL++ 0.7 or later");
@@ -87,7 +77,7 @@ class PlanReader {
         {"broadcast", Collective::kBroadcast},
         {"alltoall", Collective::kAllToAll},
     }};
-    const std::string named = text_in(json, "collective");
+    const std::string named = text_of(json, "collective");
     const auto known = std::find_if(kNames.begin(), kNames.end(),
                                     [&](const auto& each) { return named == each.first; });
     if (known == kNames.end()) {
@@ -97,16 +87,16 @@ class PlanReader {
                   printable(named));
     }
     constexpr size_t kNameMax = 100;
-    plan_.use.name = text_in(json, "name").substr(0, kNameMax);
+    plan_.use.name = text_of(json, "name").substr(0, kNameMax);
     plan_.use.name = plan_.use.name.empty() ? "mscclpp" : printable(plan_.use.name);
     plan_.use.collective = known->second;
-    const PlanJson* const in_place = find_in(json, "inplace");
+    const PlanJson* const in_place = find_member(json, "inplace");
     const bool is_in_place = in_place != nullptr && in_place->is_boolean() && in_place->get<bool>();
     plan_.use.in_place = is_in_place;
     plan_.use.out_of_place = !is_in_place;
     for (const auto& [key, target] : {std::pair("min_message_size", &plan_.use.bytes_min),
                                       {"max_message_size", &plan_.use.bytes_max}}) {
-      const PlanJson* const size = find_in(json, key);
+      const PlanJson* const size = find_member(json, key);
       *target = size != nullptr && size->is_number_unsigned() ? size->get<uint64_t>() : *target;
     }
     return ok();
@@ -118,7 +108,7 @@ class PlanReader {
     for (const PlanJson& gpu : gpus) {
       for (const PlanJson& block : list_in(gpu, "threadblocks")) {
         for (const PlanJson& operation : list_in(block, "ops")) {
-          const PlanJson* const shared = find_in(operation, "tbg_info");
+          const PlanJson* const shared = find_member(operation, "tbg_info");
           const int size = shared == nullptr ? 1 : number_in(*shared, "tbg_size");
           split_ = size > 0 ? std::lcm(split_, size) : kSplitMax + 1;
           if (split_ > kSplitMax) {
@@ -184,7 +174,7 @@ class PlanReader {
     remotes_.clear();
     for (const PlanJson& remote : list_in(gpu, "remote_buffers")) {
       const int rank = number_in(remote, "rank");
-      const auto buffer = buffer_of(text_in(remote, "type"));
+      const auto buffer = buffer_of(text_of(remote, "type"));
       if (rank < 0 || rank >= nranks_ || rank == static_cast<int>(plan_.ranks.size()) ||
           !buffer.has_value()) {
         return fail(Code::kInvalidArgument,
@@ -200,7 +190,7 @@ class PlanReader {
                                const PlanJson& block,
                                std::vector<PlanOperation>& operations) {
     for (const PlanJson& operation : list) {
-      if (text_in(operation, "name") == "pipeline") {
+      if (text_of(operation, "name") == "pipeline") {
         for (const PlanJson& inner : list_in(operation, "ops")) {
           PLEXUS_TRY(read_operation(inner, block, operations));
         }
@@ -218,7 +208,7 @@ class PlanReader {
   Result<void> read_operation(const PlanJson& operation,
                               const PlanJson& block,
                               std::vector<PlanOperation>& operations) {
-    const std::string named = text_in(operation, "name");
+    const std::string named = text_of(operation, "name");
     PlanOperation made{.where = fmt::format("{}, op {} ({})", where_, operations.size(),
                                             printable(named.substr(0, 20)))};
     if (named == "nop" || named == "flush") {
@@ -264,7 +254,7 @@ class PlanReader {
     made.reduces = is_one(kReductions);
     made.packets = named.ends_with("pkt");
     made.signals = named == "pws" || named == "pwsf";
-    const std::string reduction = text_in(operation, "reduce_op");
+    const std::string reduction = text_of(operation, "reduce_op");
     if (!reduction.empty() && reduction != "sum") {
       return fail(Code::kInvalidArgument, "{}: reduces by '{}', expects sum", made.where,
                   printable(reduction));
@@ -294,15 +284,15 @@ class PlanReader {
     for (const PlanJson& each : list_in(operation, key)) {
       PlanPlace place{.first = number_in(each, "index") * split_,
                       .count = number_in(each, "size") * split_};
-      if (find_in(each, "buffer_id") != nullptr) {
+      if (find_member(each, "buffer_id") != nullptr) {
         const int id =
-            remote_of(number_in(each, "buffer_id"), text_in(operation, "channel_type"), block);
+            remote_of(number_in(each, "buffer_id"), text_of(operation, "channel_type"), block);
         if (id >= 0) {
           place.rank = remotes_[static_cast<size_t>(id)].rank;
           place.buffer = remotes_[static_cast<size_t>(id)].buffer;
         }
       } else {
-        place.buffer = buffer_of(text_in(each, "type")).value_or(Buffer::kNone);
+        place.buffer = buffer_of(text_of(each, "type")).value_or(Buffer::kNone);
       }
       share(operation, place);
       const int end = place.buffer == Buffer::kInput    ? inputs_
@@ -330,7 +320,7 @@ class PlanReader {
 
   /// The part of a thread block that shares the operation with others.
   void share(const PlanJson& operation, PlanPlace& place) const {
-    const PlanJson* const shared = find_in(operation, "tbg_info");
+    const PlanJson* const shared = find_member(operation, "tbg_info");
     if (shared == nullptr) {
       return;
     }
@@ -360,7 +350,7 @@ class PlanReader {
                                  const char* key) {
     constexpr size_t kTypesMax = 16;
     for (size_t i = 0; i < std::min(list.size(), kTypesMax); ++i) {
-      if (text_in(list[i], type_key) == type) {
+      if (text_of(list[i], type_key) == type) {
         return list_in(list[i], key);
       }
     }
@@ -373,7 +363,7 @@ class PlanReader {
     channels_.clear();
     const PlanJson& types = list_in(gpu, "channels");
     for (size_t i = 0; i < std::min(types.size(), kTypesMax); ++i) {
-      const std::string type = text_in(types[i], "channel_type");
+      const std::string type = text_of(types[i], "channel_type");
       std::map<uint64_t, int> counts;
       std::vector<PlanChannel>& made = channels_[type];
       for (const PlanJson& peer : list_in(types[i], "connected_to")) {
@@ -390,7 +380,7 @@ class PlanReader {
   Result<void> read_channels(const PlanJson& operation,
                              const PlanJson& block,
                              PlanOperation& made) {
-    const std::string type = text_in(operation, "channel_type");
+    const std::string type = text_of(operation, "channel_type");
     const PlanJson& own = of_type(list_in(block, "channels"), "channel_type", type, "channel_ids");
     const std::vector<PlanChannel>& all = channels_[type];
     for (const PlanJson& each : list_in(operation, "channel_ids")) {

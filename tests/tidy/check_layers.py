@@ -79,7 +79,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"infiniband/": ["plugins/net-ib"],
     r"yaml\.h": ["tools/slurm"],
     r"CLI/": ["tools/cli"],
-    r"nlohmann/": ["core/programs", "core/ras", "core/stall", "tools/cli", "tools/conformance", "tools/workload", "plugins/tuner-default"],
+    r"nlohmann/": ["core/base", "core/programs", "core/ras", "core/stall", "tools/cli", "tools/conformance", "tools/workload", "plugins/tuner-default"],
 }
 FETCHED = {  # code -> the only folders of the library that may have it; others are handed what they need
     r"\bProcess::instance\(": ["core/api"],

@@ -143,19 +143,6 @@ uint64_t element_bytes_of(std::string_view type) {
   return 0;
 }
 
-const WorkloadJson* find_member(const WorkloadJson& object, std::string_view key) {
-  if (!object.is_object()) {
-    return nullptr;
-  }
-  const auto at = object.find(key);
-  return at == object.end() ? nullptr : &*at;
-}
-
-std::string text_of(const WorkloadJson& object, std::string_view key) {
-  const WorkloadJson* const at = find_member(object, key);
-  return at == nullptr || !at->is_string() ? "" : at->get<std::string>();
-}
-
 double real_of(const WorkloadJson& object, std::string_view key, double otherwise) {
   const WorkloadJson* const at = find_member(object, key);
   if (at != nullptr && at->is_string()) {

@@ -8,8 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <nlohmann/json.hpp>
-
+#include "core/base/json_members.hpp"
 #include "tools/workload/workload.hpp"
 
 namespace plexus {
@@ -50,9 +49,7 @@ std::optional<Collective> find_collective(std::string_view text);
 /// Bytes of an element: Float, ncclBfloat16, c10::Half, "signed char"; 0: unknown.
 uint64_t element_bytes_of(std::string_view type);
 
-// Members of objects: what is not there, or of another type, counts as absent.
-const WorkloadJson* find_member(const WorkloadJson& object, std::string_view key);
-std::string text_of(const WorkloadJson& object, std::string_view key);
+// Further members of objects, as core/base/json_members.hpp has them.
 /// Also of a text that is a number. `otherwise`: absent, negative or above 2^53.
 uint64_t number_of(const WorkloadJson& object, std::string_view key, uint64_t otherwise = 0);
 double real_of(const WorkloadJson& object, std::string_view key, double otherwise = 0);
