@@ -2,14 +2,14 @@
 // What tools of NCCL write: records of the Inspector, a JSON object each, and logs of nccl-tests.
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "core/base/split_words.hpp"
 #include "core/base/text.hpp"
 #include "tools/workload/builder.hpp"
+#include "tools/workload/nccl_tests_log.hpp"
 
 namespace plexus {
 namespace {
@@ -81,111 +81,6 @@ Result<void> take_record(const WorkloadJson& record, RankOfComm& taken, Workload
   return ok();
 }
 
-class NcclTestsTable {
- public:
-  Result<void> take(std::string_view line) {
-    ++line_;
-    find_test(line);
-    std::vector<std::string_view> words = split_words(line);
-    // a launcher may put the rank's name in front ("host0: ", "[1,0]<stdout>:")
-    while (!words.empty() && words[0] != "#" && words[0] != "size" && words[0].ends_with(':')) {
-      words.erase(words.begin());
-    }
-    if (!words.empty() && words[0].starts_with("#")) {
-      words[0].remove_prefix(1);
-      if (words[0].empty()) {
-        words.erase(words.begin());
-      }
-    }
-    if (words.size() >= 3 && lower(words[0]) == "rank" && whole_number(words[1]).has_value()) {
-      ++ranks_;
-      const auto on = std::find(words.begin(), words.end(), "on");
-      if (on != words.end() && on + 1 != words.end()) {
-        hosts_.emplace(*(on + 1));
-      }
-      return ok();
-    }
-    const auto time = std::find(words.begin(), words.end(), "time");
-    if (words.size() > 4 && words[0] == "size" && time != words.end()) {
-      time_at_ = static_cast<size_t>(time - words.begin());
-      return ok();
-    }
-    return time_at_ > 0 && words.size() > time_at_ ? take_row(words) : Result<void>(ok());
-  }
-  Result<Workload> finish() && {
-    if (test_.empty()) {
-      return fail(Code::kInvalidArgument,
-                  "is a table of nccl-tests that does not say which test it was: put a line "
-                  "\"# Collective test starting: all_reduce_perf\" before it");
-    }
-    const bool is_message = test_ == "sendrecv";
-    const auto collective = find_collective(test_);
-    if (!is_message && !collective.has_value()) {
-      return fail(Code::kInvalidArgument,
-                  "is a log of {}_perf, which has no collective of one kind", printable(test_));
-    }
-    builder_.work.nranks = ranks_ >= 2 ? ranks_ : 0;
-    if (ranks_ >= 2 && !hosts_.empty()) {
-      const int hosts = static_cast<int>(hosts_.size());
-      builder_.work.ranks_per_node = (ranks_ + hosts - 1) / hosts;
-    }
-    for (const auto& [bytes, time_us] : rows_) {
-      WorkloadCall call{.bytes = bytes};
-      if (is_message) {
-        call.exchanges = {{.distance = 1, .wraps = true, .bytes = bytes}};
-      } else {
-        call.collective = *collective;
-      }
-      builder_.work.recorded_us += time_us;
-      PLEXUS_TRY(builder_.add(std::move(call)));
-    }
-    builder_.work.format = fmt::format("nccl-tests log of {}", printable(test_));
-    builder_.note("each size once, out of place");
-    return builder_.finish();
-  }
-
- private:
-  /// The test's name, wherever the log says it: a command, or the line before the table.
-  void find_test(std::string_view line) {
-    constexpr size_t kLineMax = 4096;
-    line = line.substr(0, kLineMax);
-    const size_t end = line.find("_perf");
-    if (!test_.empty() || end == std::string_view::npos) {
-      return;
-    }
-    size_t begin = end;
-    while (begin > 0 &&
-           ((line[begin - 1] >= 'a' && line[begin - 1] <= 'z') || line[begin - 1] == '_')) {
-      --begin;
-    }
-    const std::string name(line.substr(begin, end - begin));
-    if (name == "sendrecv" || find_collective(name).has_value()) {
-      test_ = name;
-    }
-  }
-  Result<void> take_row(const std::vector<std::string_view>& words) {
-    constexpr size_t kRowsMax = 100'000;
-    const auto bytes = whole_number(words[0]);
-    const auto time_us = real_number(words[time_at_]);
-    if (!bytes.has_value() || !time_us.has_value()) {
-      return ok();  // the library's log, the job's
-    }
-    if (rows_.size() == kRowsMax) {
-      return fail(Code::kInvalidArgument, "line {}: more than {} sizes", line_, kRowsMax);
-    }
-    rows_.emplace_back(*bytes, std::max(0.0, *time_us));
-    return ok();
-  }
-
-  WorkloadBuilder builder_{"nccl-tests log"};
-  size_t line_ = 0;
-  size_t time_at_ = 0;  // the column
-  int ranks_ = 0;
-  std::string test_;
-  std::set<std::string, std::less<>> hosts_;
-  std::vector<std::pair<uint64_t, double>> rows_;
-};
-
 }  // namespace
 
 Result<Workload> read_inspector(std::string_view text) {
@@ -217,11 +112,50 @@ Result<Workload> read_inspector(std::string_view text) {
 }
 
 Result<Workload> read_nccl_tests(std::string_view text) {
-  NcclTestsTable table;
+  constexpr size_t kRowsMax = 100'000;
+  WorkloadBuilder builder("nccl-tests log");
+  NcclTestsScanner scanner;
+  std::string test;  // wherever the log says it: a command, or the line before the table
+  std::vector<std::pair<uint64_t, double>> rows;
   while (!text.empty()) {
-    PLEXUS_TRY(table.take(take_line(text)));
+    const std::string_view line = take_line(text);
+    if (const auto named = nccl_test_in(line);
+        test.empty() && (named == "sendrecv" || find_collective(named).has_value())) {
+      test = named;
+    }
+    const auto row = scanner.take(line);
+    if (!row.has_value() || !row->time_us.has_value()) {
+      continue;  // the library's log, the job's
+    }
+    if (rows.size() == kRowsMax) {
+      return fail(Code::kInvalidArgument, "line {}: more than {} sizes", scanner.line(), kRowsMax);
+    }
+    rows.emplace_back(row->bytes, std::max(0.0, *row->time_us));
   }
-  return std::move(table).finish();
+  if (test.empty()) {
+    return fail(Code::kInvalidArgument,
+                "is a table of nccl-tests that does not say which test it was: put a line "
+                "\"# Collective test starting: all_reduce_perf\" before it");
+  }
+  if (scanner.ranks() >= 2) {
+    builder.work.nranks = static_cast<int>(scanner.ranks());
+    if (const uint32_t hosts = scanner.hosts(); hosts > 0) {
+      builder.work.ranks_per_node = static_cast<int>((scanner.ranks() + hosts - 1) / hosts);
+    }
+  }
+  for (const auto& [bytes, time_us] : rows) {
+    WorkloadCall call{.bytes = bytes};
+    if (test == "sendrecv") {
+      call.exchanges = {{.distance = 1, .wraps = true, .bytes = bytes}};
+    } else {
+      call.collective = *find_collective(test);
+    }
+    builder.work.recorded_us += time_us;
+    PLEXUS_TRY(builder.add(std::move(call)));
+  }
+  builder.work.format = fmt::format("nccl-tests log of {}", printable(test));
+  builder.note("each size once, out of place");
+  return builder.finish();
 }
 
 }  // namespace plexus
