@@ -15,8 +15,18 @@ struct Rendezvous {
   std::atomic<bool> sent{false};  // any() was true; stays set, because the block then ends
 };
 
+/// What the device executor asks of a thread that is its warp's only lane.
+struct OneLane {
+  [[nodiscard]] static uint32_t lanes() { return 1; }
+  [[nodiscard]] static uint32_t lane() { return 0; }
+  [[nodiscard]] static uint32_t take(uint32_t* counter, uint32_t amount) {
+    return __atomic_fetch_add(counter, amount, __ATOMIC_RELAXED);
+  }
+  [[nodiscard]] static uint32_t share(uint32_t value) { return value; }
+};
+
 /// A block of host threads, as seen by one of them.
-class HostBlock {
+class HostBlock : public OneLane {
  public:
   HostBlock(uint32_t thread, uint32_t threads, Rendezvous& barrier)
       : thread_(thread), threads_(threads), barrier_(barrier) {}
@@ -40,12 +50,6 @@ class HostBlock {
     sync();
     return sent;
   }
-  [[nodiscard]] static uint32_t lanes() { return 1; }
-  [[nodiscard]] static uint32_t lane() { return 0; }
-  [[nodiscard]] static uint32_t take(uint32_t* counter, uint32_t amount) {
-    return std::atomic_ref(*counter).fetch_add(amount);
-  }
-  [[nodiscard]] static uint32_t share(uint32_t value) { return value; }
 
  private:
   uint32_t thread_;

@@ -28,6 +28,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/host_block.hpp"
+
 namespace plexus::test {
 
 /// A place in the source that orders memory: an access with acquire or release, or a sync.
@@ -84,19 +86,13 @@ class MemoryExplorer {
 };
 
 /// What Interpreter wants of a block.
-class ExploredThread {
+class ExploredThread : public OneLane {
  public:
   ExploredThread(ExploredBlock& block, uint32_t thread) : block_(block), thread_(thread) {}
   [[nodiscard]] uint32_t thread() const { return thread_; }
   [[nodiscard]] uint32_t threads() const;
   void sync() const;
   [[nodiscard]] bool any(bool mine) const;
-  [[nodiscard]] static uint32_t lanes() { return 1; }
-  [[nodiscard]] static uint32_t lane() { return 0; }
-  [[nodiscard]] static uint32_t take(uint32_t* counter, uint32_t amount) {
-    return __atomic_fetch_add(counter, amount, __ATOMIC_RELAXED);
-  }
-  [[nodiscard]] static uint32_t share(uint32_t value) { return value; }
 
  private:
   ExploredBlock& block_;
