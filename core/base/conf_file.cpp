@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <vector>
 
 #include "guest/file.hpp"
 
@@ -23,10 +22,11 @@ std::vector<std::string> conf_files() {
   return files;
 }
 
-/// Calls `use(name, value, file)` for each variable, in the order of precedence, until it returns
-/// false. `#` in column 1 starts a comment. A file that cannot be read has none.
-template <class Use>
-void for_each_variable(const Use& use) {
+}  // namespace
+
+/// `#` in column 1 starts a comment. A file that cannot be read has no variable.
+ConfFiles ConfFiles::read() {
+  ConfFiles files;
   for (const std::string& path : conf_files()) {
     const std::string text = read_regular_file(path, kConfBytesMax).text;
     for (size_t at = 0; at < text.size();) {
@@ -37,35 +37,26 @@ void for_each_variable(const Use& use) {
         line.pop_back();
       }
       const size_t equals = line.find('=');
-      const bool is_variable = equals != std::string::npos && equals > 0 &&
-                               !line.starts_with('#') && line.find('\0') == std::string::npos;
-      if (is_variable && !use(line.substr(0, equals), line.substr(equals + 1), path)) {
-        return;
+      if (equals != std::string::npos && equals > 0 && !line.starts_with('#') &&
+          line.find('\0') == std::string::npos) {
+        files.variables_.push_back(
+            {line.substr(0, equals), {.value = line.substr(equals + 1), .file = path}});
       }
     }
   }
+  return files;
 }
 
-}  // namespace
-
-void export_conf_files() {
-  for_each_variable([](const std::string& name, const std::string& value, const std::string&) {
-    if (std::getenv(name.c_str()) == nullptr) {
-      (void)setenv(name.c_str(), value.c_str(), 0);
-    }
-    return true;
-  });
+void ConfFiles::export_all() const {
+  for (const Variable& variable : variables_) {
+    (void)setenv(variable.name.c_str(), variable.value.value.c_str(), 0);
+  }
 }
 
-std::optional<ConfValue> find_in_conf_files(std::string_view name) {
-  std::optional<ConfValue> found;
-  for_each_variable([&](const std::string& key, const std::string& value, const std::string& file) {
-    if (key == name) {
-      found = ConfValue{.value = value, .file = file};
-    }
-    return !found.has_value();
-  });
-  return found;
+std::optional<ConfValue> ConfFiles::find(std::string_view name) const {
+  const auto at = std::find_if(variables_.begin(), variables_.end(),
+                               [&](const Variable& variable) { return variable.name == name; });
+  return at == variables_.end() ? std::nullopt : std::optional(at->value);
 }
 
 }  // namespace plexus

@@ -7,18 +7,35 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace plexus {
-
-/// Puts the variables of the files that are not set into the environment. Cheap when they are: the
-/// files are read, nothing is set. The caller holds hold_environment().
-void export_conf_files();
 
 struct ConfValue {
   std::string value;
   std::string file;
 };
-/// The value of `name` in the first file that has it.
-std::optional<ConfValue> find_in_conf_files(std::string_view name);
+
+/// The files as they are when they are read: once for all settings of a communicator, since a home
+/// folder may be on a network. Pure after that.
+///
+///   const ConfFiles files = ConfFiles::read();
+///   files.export_all();  // the caller holds hold_environment()
+class ConfFiles {
+ public:
+  [[nodiscard]] static ConfFiles read();
+
+  /// Puts the variables that are not set into the environment.
+  void export_all() const;
+  /// The value of `name` in the first file that has it.
+  [[nodiscard]] std::optional<ConfValue> find(std::string_view name) const;
+
+ private:
+  struct Variable {
+    std::string name;
+    ConfValue value;
+  };
+  std::vector<Variable> variables_;  // in the order of precedence
+};
 
 }  // namespace plexus

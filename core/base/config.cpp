@@ -313,7 +313,7 @@ std::atomic<Environment>& environment() noexcept {
 
 std::recursive_mutex& environment_mutex() { return Immortal<std::recursive_mutex>::instance(); }
 
-std::optional<Found> find_setting(const char* name) {
+std::optional<Found> find_setting(const char* name, const ConfFiles& files) {
   const auto lock = hold_environment();
   if (const Environment ask = environment().load(std::memory_order_acquire); ask != nullptr) {
     if (auto value = ask(name); value.has_value()) {
@@ -322,7 +322,7 @@ std::optional<Found> find_setting(const char* name) {
   } else if (const char* const value = std::getenv(name); value != nullptr) {
     return Found{value, "the environment"};
   }
-  if (auto in_file = find_in_conf_files(name); in_file.has_value()) {
+  if (auto in_file = files.find(name); in_file.has_value()) {
     return Found{std::move(in_file->value), std::move(in_file->file)};
   }
   return std::nullopt;
@@ -330,7 +330,7 @@ std::optional<Found> find_setting(const char* name) {
 
 /// Where to correct a value: in the file from which it came into the environment, if so.
 std::string origin_of(const Found& found, const char* name) {
-  auto in_file = find_in_conf_files(name);
+  auto in_file = ConfFiles::read().find(name);
   return in_file.has_value() && in_file->value == found.value ? in_file->file : found.where;
 }
 
@@ -371,8 +371,8 @@ Result<int64_t> parse_integer(
   return limited;
 }
 
-Result<void> read_row(const Row& row, Config& config) {
-  auto found = find_setting(row.setting.name);
+Result<void> read_row(const Row& row, const ConfFiles& files, Config& config) {
+  auto found = find_setting(row.setting.name, files);
   if (found.has_value() && found->value.empty() && row.when_empty != nullptr) {
     found->value = row.when_empty;
   }
@@ -392,8 +392,8 @@ Result<void> read_row(const Row& row, Config& config) {
   return ok();
 }
 
-Result<void> read_old_name(const OldName& old, Config& config) {
-  const auto found = find_setting(old.name);
+Result<void> read_old_name(const OldName& old, const ConfFiles& files, Config& config) {
+  const auto found = find_setting(old.name, files);
   if (!found.has_value() || found->value.empty()) {
     return ok();
   }
@@ -439,7 +439,7 @@ void add_trace(Config& config) {
 }  // namespace
 
 std::string describe_setting(const char* name, const std::string& value) {
-  const auto found = find_setting(name);
+  const auto found = find_setting(name, ConfFiles::read());
   return found.has_value() && found->value == value
              ? fmt::format("{}={} (from {})", name, value, origin_of(*found, name))
              : fmt::format("{}={}", name, value);
@@ -465,7 +465,7 @@ std::string settings_markdown() {
 }
 
 std::optional<std::string> setting_value(std::string_view name) {
-  auto found = find_setting(std::string(name).c_str());
+  auto found = find_setting(std::string(name).c_str(), ConfFiles::read());
   return found.has_value() ? std::optional(std::move(found->value)) : std::nullopt;
 }
 
@@ -496,16 +496,17 @@ void set_environment(Environment ask) noexcept {
 void reset_environment() noexcept { set_environment(nullptr); }
 
 Result<Config> read_config() {
+  const ConfFiles files = ConfFiles::read();
   {
     const auto lock = hold_environment();
-    export_conf_files();
+    files.export_all();
   }
   Config config;
   for (const Row& row : kRows) {
-    PLEXUS_TRY(read_row(row, config));
+    PLEXUS_TRY(read_row(row, files, config));
   }
   for (const OldName& old : kOldNames) {
-    PLEXUS_TRY(read_old_name(old, config));
+    PLEXUS_TRY(read_old_name(old, files, config));
   }
   PLEXUS_TRY(check_choices(config));
   add_trace(config);

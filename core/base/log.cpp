@@ -195,7 +195,7 @@ class Logger {
 
   void read_environment() {
     const auto environment = hold_environment();
-    export_conf_files();
+    ConfFiles::read().export_all();
     const std::lock_guard lock(mutex_);
     const std::string wish = upper(std::getenv("NCCL_DEBUG"));
     const LogLevel level = parse_level(wish);

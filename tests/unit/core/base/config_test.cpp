@@ -2,11 +2,13 @@
 // Sources of settings, their priority, and invalid values.
 #include "core/base/config.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,6 +107,21 @@ TEST_F(ConfigTest, ReadsTheFileInTheHomeFolderUnlessAnotherIsNamed) {
   unsetenv("NCCL_HOSTID");
   setenv("NCCL_CONF_FILE", write_file("b.conf", "NCCL_HOSTID=named\n").c_str(), 1);
   EXPECT_EQ(read().hostid, "named");
+}
+
+/// The home folder may be on a network.
+TEST_F(ConfigTest, OpensTheFileOnceForAllSettings) {
+  const std::string file = write_file("a.conf", "NCCL_HOSTID=file\n");
+  setenv("NCCL_CONF_FILE", file.c_str(), 1);
+  const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(watch, 0);
+  ASSERT_GE(inotify_add_watch(watch, file.c_str(), IN_OPEN | IN_CLOSE_NOWRITE), 0);
+  EXPECT_EQ(read().hostid, "file");
+  // Opened and closed. Equal events that follow each other would be one.
+  alignas(inotify_event) std::array<char, 4096> events{};
+  EXPECT_EQ(::read(watch, events.data(), events.size()),
+            static_cast<ssize_t>(2 * sizeof(inotify_event)));
+  close(watch);
 }
 
 TEST_F(ConfigTest, TakesTheStricterOfOldAndNewNames) {
