@@ -260,11 +260,11 @@ inline int32_t isend(void* comm, void* data, size_t size, int tag, void* memory,
       connection.send, data, size, tag, static_cast<plexus_net_memory_t*>(memory), &raw);
   return posted(connection, code, raw, 1, out);
 }
-inline int32_t isend_v6(void* comm, void* data, int size, int tag, void* memory, void** out) {
+inline int32_t isend(void* comm, void* data, int size, int tag, void* memory, void** out) {
   return size < 0 ? PLEXUS_INVALID_ARGUMENT
                   : isend(comm, data, static_cast<size_t>(size), tag, memory, out);
 }
-inline int32_t isend_v10(
+inline int32_t isend(
     void* comm, void* data, size_t size, int tag, void* memory, void*, void** out) {
   return isend(comm, data, size, tag, memory, out);
 }
@@ -320,14 +320,14 @@ int32_t irecv(
   return post_buffers(connection, connection.context->ops->irecv, buffers, count, sizes,
                       static_cast<uint32_t>(count), out);
 }
-inline int32_t irecv_v10(void* comm,
-                         int count,
-                         void** data,
-                         size_t* sizes,
-                         int* tags,
-                         void** memory,
-                         void**,
-                         void** out) {
+inline int32_t irecv(void* comm,
+                     int count,
+                     void** data,
+                     size_t* sizes,
+                     int* tags,
+                     void** memory,
+                     void**,
+                     void** out) {
   return irecv(comm, count, data, sizes, tags, memory, out);
 }
 

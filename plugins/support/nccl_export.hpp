@@ -153,12 +153,12 @@ struct Tables {
   static int32_t init(nccl_log_fn log) {
     return at_boundary(log, [&] { return process().init(log); });
   }
-  static int32_t init_v10(nccl_log_fn log, nccl_profiler_fn) { return init(log); }
-  static int32_t init_v11(void** context,
-                          uint64_t comm_id,
-                          nccl_comm_config_t* config,
-                          nccl_log_fn log,
-                          nccl_profiler_fn) {
+  static int32_t init(nccl_log_fn log, nccl_profiler_fn) { return init(log); }
+  static int32_t init(void** context,
+                      uint64_t comm_id,
+                      nccl_comm_config_t* config,
+                      nccl_log_fn log,
+                      nccl_profiler_fn) {
     return at_boundary(log, [&] { return process().init_comm(context, comm_id, config, log); });
   }
   static int32_t devices(int* count) {
@@ -174,113 +174,71 @@ struct Tables {
     fill_properties(devices[static_cast<size_t>(device)], device, *properties);
     return PLEXUS_OK;
   }
-  static int32_t listen_v6(int device, void* handle, void** out) {
-    return listen(process().context(), device, handle, out);
+  static int32_t listen(int device, void* handle, void** out) {
+    return nccl_export::listen(process().context(), device, handle, out);
   }
-  static int32_t listen_v11(void* context, int device, void* handle, void** out) {
-    return listen(*static_cast<Context*>(context), device, handle, out);
+  static int32_t listen(void* context, int device, void* handle, void** out) {
+    return nccl_export::listen(*static_cast<Context*>(context), device, handle, out);
   }
-  static int32_t connect_v6(int device, void* handle, void** out) {
-    return connect(process().context(), device, handle, out);
+  static int32_t connect(int device, void* handle, void** out) {
+    return nccl_export::connect(process().context(), device, handle, out);
   }
-  static int32_t connect_v6(int device, void* handle, void** out, nccl_device_handle_t**) {
-    return connect(process().context(), device, handle, out);
+  static int32_t connect(int device, void* handle, void** out, nccl_device_handle_t**) {
+    return nccl_export::connect(process().context(), device, handle, out);
   }
-  static int32_t connect_v10(
+  static int32_t connect(
       int device, nccl_comm_config_t*, void* handle, void** out, nccl_device_handle_t**) {
-    return connect(process().context(), device, handle, out);
+    return nccl_export::connect(process().context(), device, handle, out);
   }
-  static int32_t connect_v11(
+  static int32_t connect(
       void* context, int device, void* handle, void** out, nccl_device_handle_t**) {
-    return connect(*static_cast<Context*>(context), device, handle, out);
+    return nccl_export::connect(*static_cast<Context*>(context), device, handle, out);
   }
 
-  /// The entries that all versions share. `Properties` is the version's type; of overloads the
-  /// table's own type chooses.
-  template <class Table, class Properties>
-  static constexpr Table common(const char* name) {
+  /// The table of any version: of overloads the type of its entry chooses.
+  template <class Table>
+  static constexpr Table make(const char* name) {
     Table table{};
     table.name = name;
+    table.init = &init;
     table.devices = &devices;
-    table.get_properties = &get_properties<Properties>;
+    table.get_properties = &get_properties;
+    table.listen = &listen;
+    table.connect = &connect;
     table.accept = &accept;
     table.register_memory = &register_memory;
     table.register_dmabuf = &register_dmabuf;
     table.deregister = &deregister;
+    table.isend = &isend;
+    table.irecv = &irecv;
     table.iflush = &iflush;
     table.test = &test;
     table.close_send = &close_send;
     table.close_recv = &close_recv;
     table.close_listen = &close_listen;
-    return table;
-  }
-  /// v6 to v8, where the size of a message is an int.
-  template <class Table, class Properties>
-  static constexpr Table before_v9(const char* name) {
-    auto table = common<Table, Properties>(name);
-    table.init = &init;
-    table.listen = &listen_v6;
-    table.connect = &connect_v6;
-    table.isend = &isend_v6;
-    table.irecv = &irecv<int>;
-    return table;
-  }
-  static constexpr nccl_net_v9_t v9(const char* name) {
-    auto table = common<nccl_net_v9_t, nccl_net_properties_v9_t>(name);
-    table.init = &init;
-    table.listen = &listen_v6;
-    table.connect = &connect_v6;
-    table.isend = &isend;
-    table.irecv = &irecv<size_t>;
-    return table;
-  }
-  static constexpr nccl_net_v10_t v10(const char* name) {
-    auto table = common<nccl_net_v10_t, nccl_net_properties_v10_t>(name);
-    table.init = &init_v10;
-    table.listen = &listen_v6;
-    table.connect = &connect_v10;
-    table.isend = &isend_v10;
-    table.irecv = &irecv_v10;
-    return table;
-  }
-  template <class Table, class Properties>
-  static constexpr Table since_v11(const char* name) {
-    auto table = common<Table, Properties>(name);
-    table.init = &init_v11;
-    table.listen = &listen_v11;
-    table.connect = &connect_v11;
-    table.isend = &isend_v10;
-    table.irecv = &irecv_v10;
-    table.finalize = &Process::finalize;
+    if constexpr (requires { table.finalize; }) {
+      table.finalize = &Process::finalize;
+    }
     return table;
   }
 };
 
 }  // namespace plexus::plugin::nccl_export
 
-/// A table of NCCL's ABI `version`, which `make` makes.
-#define PLEXUS_EXPORT_NCCL_TABLE(version, make)                                     \
+/// A table of NCCL's ABI `version`.
+#define PLEXUS_EXPORT_NCCL_TABLE(version, ops, name)                                \
   extern PLEXUS_PLUGIN_EXPORT const nccl_net_##version##_t ncclNetPlugin_##version; \
-  constexpr nccl_net_##version##_t ncclNetPlugin_##version = make;
+  constexpr nccl_net_##version##_t ncclNetPlugin_##version =                        \
+      ::plexus::plugin::nccl_export::Tables<ops>::make<nccl_net_##version##_t>(name);
 
 /// For a plugin's .cpp, outside of namespaces. `ops`: a plexus_net_ops_t with static storage.
-#define PLEXUS_EXPORT_NCCL_NET(ops, name)                                                         \
-  extern "C" {                                                                                    \
-  PLEXUS_EXPORT_NCCL_TABLE(v6,                                                                    \
-                           (::plexus::plugin::nccl_export::Tables<                                \
-                               ops>::before_v9<nccl_net_v6_t, nccl_net_properties_v6_t>(name)))   \
-  PLEXUS_EXPORT_NCCL_TABLE(v7,                                                                    \
-                           (::plexus::plugin::nccl_export::Tables<                                \
-                               ops>::before_v9<nccl_net_v7_t, nccl_net_properties_v7_t>(name)))   \
-  PLEXUS_EXPORT_NCCL_TABLE(v8,                                                                    \
-                           (::plexus::plugin::nccl_export::Tables<                                \
-                               ops>::before_v9<nccl_net_v8_t, nccl_net_properties_v8_t>(name)))   \
-  PLEXUS_EXPORT_NCCL_TABLE(v9, ::plexus::plugin::nccl_export::Tables<ops>::v9(name))              \
-  PLEXUS_EXPORT_NCCL_TABLE(v10, ::plexus::plugin::nccl_export::Tables<ops>::v10(name))            \
-  PLEXUS_EXPORT_NCCL_TABLE(v11,                                                                   \
-                           (::plexus::plugin::nccl_export::Tables<                                \
-                               ops>::since_v11<nccl_net_v11_t, nccl_net_properties_v11_t>(name))) \
-  PLEXUS_EXPORT_NCCL_TABLE(v12,                                                                   \
-                           (::plexus::plugin::nccl_export::Tables<                                \
-                               ops>::since_v11<nccl_net_v12_t, nccl_net_properties_v12_t>(name))) \
+#define PLEXUS_EXPORT_NCCL_NET(ops, name)  \
+  extern "C" {                             \
+  PLEXUS_EXPORT_NCCL_TABLE(v6, ops, name)  \
+  PLEXUS_EXPORT_NCCL_TABLE(v7, ops, name)  \
+  PLEXUS_EXPORT_NCCL_TABLE(v8, ops, name)  \
+  PLEXUS_EXPORT_NCCL_TABLE(v9, ops, name)  \
+  PLEXUS_EXPORT_NCCL_TABLE(v10, ops, name) \
+  PLEXUS_EXPORT_NCCL_TABLE(v11, ops, name) \
+  PLEXUS_EXPORT_NCCL_TABLE(v12, ops, name) \
   }

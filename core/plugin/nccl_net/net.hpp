@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One version of NCCL's net plugin ABI behind the newest version's interface: the calls of v12 with
-// plain arguments. Each version has a small class (net_v6.cpp ...) that reduces them to what its
+// plain arguments. What reads a version's table (table.hpp) reduces them to what its
 // table can express. Results are NCCL's numbers. The data path is one virtual call plus the
 // plugin's own.
 //
@@ -104,10 +104,5 @@ class Net {
     return PLEXUS_INTERNAL_ERROR;
   }
 };
-
-/// `table`: the plugin's symbol, whose type is that of the version.
-using MakeNet = std::unique_ptr<const Net>(const void* table);
-MakeNet make_net_v6, make_net_v7, make_net_v8, make_net_v9, make_net_v10, make_net_v11,
-    make_net_v11_cross_dc, make_net_v12;
 
 }  // namespace plexus::nccl_net

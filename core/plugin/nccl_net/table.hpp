@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common parts of the versions' tables, as bases for net_v6.cpp .. net_v12.cpp:
+// What reads the tables of all versions (choose.cpp), parted by when they are initialised:
 //
 //   TableNet      entries that are the same in all versions, and the choice by an entry's type
 //   OnceNet       v6 to v10 and cross-dc: one init per process, no context
@@ -10,6 +10,8 @@
 
 #include <type_traits>
 
+#include "plugin-api/nccl/net_v6.h"
+
 #include "core/plugin/nccl_net/log.hpp"
 #include "core/plugin/nccl_net/net.hpp"
 
@@ -18,9 +20,13 @@ namespace plexus::nccl_net {
 /// Answers a plugin's profiler events when no profiler is loaded, as NCCL does.
 inline int32_t ignore_event(void**, int, void*, int64_t, void*) { return PLEXUS_OK; }
 
-/// The fields that the properties of all versions have.
+/// The fields that the properties of a version have; of those that it lacks, what NCCL takes.
 template <class Properties>
-void copy_common(const Properties& from, nccl_net_properties_v12_t& to) {
+void copy_properties(const Properties& from, nccl_net_properties_v12_t& to) {
+  if constexpr (std::is_same_v<Properties, nccl_net_properties_v12_t>) {
+    to = from;
+    return;
+  }
   to.name = from.name;
   to.pci_path = from.pci_path;
   to.guid = from.guid;
@@ -36,18 +42,21 @@ void copy_common(const Properties& from, nccl_net_properties_v12_t& to) {
   to.multi_request_max = 1;
   to.rail_id = -1;
   to.plane_id = -1;
-}
-
-/// The fields that the properties have from v9 on.
-template <class Properties>
-void copy_since_v9(const Properties& from, nccl_net_properties_v12_t& to) {
-  copy_common(from, to);
-  to.registration_is_global = from.registration_is_global;
-  to.force_flush = from.force_flush;
-  to.device_type = from.device_type;
-  to.device_version = from.device_version;
-  to.p2p_bytes_max = from.p2p_bytes_max;
-  to.coll_bytes_max = from.coll_bytes_max;
+  if constexpr (requires { from.device_type; }) {  // v7
+    to.device_type = from.device_type;
+    to.device_version = from.device_version;
+  }
+  if constexpr (requires { from.registration_is_global; }) {  // v8
+    to.registration_is_global = from.registration_is_global;
+  }
+  if constexpr (requires { from.p2p_bytes_max; }) {  // v9
+    to.force_flush = from.force_flush;
+    to.p2p_bytes_max = from.p2p_bytes_max;
+    to.coll_bytes_max = from.coll_bytes_max;
+  }
+  if constexpr (requires { from.multi_request_max; }) {  // v11
+    to.multi_request_max = from.multi_request_max;
+  }
 }
 
 /// Converts a size for a table with int; the adapter has clamped it.
@@ -58,7 +67,9 @@ class TableNet : public Net {
  public:
   explicit TableNet(const void* table) : table_(static_cast<const Table*>(table)) {}
 
-  [[nodiscard]] uint32_t requests_max() const noexcept override { return NCCL_REQUESTS_MAX; }
+  [[nodiscard]] uint32_t requests_max() const noexcept override {
+    return std::is_same_v<Table, nccl_net_v6_t> ? NCCL_REQUESTS_MAX_V6 : NCCL_REQUESTS_MAX;
+  }
   [[nodiscard]] const char* name() const noexcept override { return table_->name; }
   [[nodiscard]] uint64_t region_bytes_max() const noexcept override {
     return std::is_same_v<decltype(Table::register_memory), nccl_register_v6_fn> ? INT32_MAX

@@ -49,14 +49,35 @@ nccl_profile_p2p_v4_t to_v4(const nccl_profile_p2p_v5_t& p2p) {
   return {p2p.function, p2p.buffer, p2p.datatype, p2p.count, p2p.peer, p2p.channels};
 }
 
-class ProfilerV4 final : public Profiler {
+/// The calls that are the same in all versions.
+template <class Table>
+class TableProfiler : public Profiler {
  public:
-  ProfilerV4(const nccl_profiler_v4_t* table, int* mask) : Profiler(mask), table_(table) {}
+  TableProfiler(const Table* table, int* mask) : Profiler(mask), table_(table) {}
+  [[nodiscard]] const char* name() const noexcept override { return table_->name; }
+  int32_t stop(void* event) noexcept override {
+    return guarded([&] { return table_->stop(event); });
+  }
+  int32_t record(void* event, int state, nccl_profile_state_t* what) noexcept override {
+    return guarded([&] { return table_->record_state(event, state, what); });
+  }
+  void finalize() noexcept override {
+    if (context_ != nullptr) {  // as in NCCL, nothing is finalized without a context
+      (void)guarded([&] { return table_->finalize(context_); });
+    }
+  }
+
+ protected:
+  const Table* const table_;
+};
+
+class ProfilerV4 final : public TableProfiler<nccl_profiler_v4_t> {
+ public:
+  using TableProfiler::TableProfiler;
   int32_t init(const ProfiledComm& comm) {
     return table_->init(&context_, mask_, comm.name.c_str(), comm.id, comm.nnodes, comm.nranks,
                         comm.rank, nccl_net::log_from_nccl_plugin);
   }
-  [[nodiscard]] const char* name() const noexcept override { return table_->name; }
   int32_t start(nccl_profile_event_v7_t what,
                 void* parent,
                 void* group,
@@ -90,20 +111,6 @@ class ProfilerV4 final : public Profiler {
     }
     return guarded([&] { return table_->start(context_, event, &old); });
   }
-  int32_t stop(void* event) noexcept override {
-    return guarded([&] { return table_->stop(event); });
-  }
-  int32_t record(void* event, int state, nccl_profile_state_t* what) noexcept override {
-    return guarded([&] { return table_->record_state(event, state, what); });
-  }
-  void finalize() noexcept override {
-    if (context_ != nullptr) {  // as in NCCL, nothing is finalized without a context
-      (void)guarded([&] { return table_->finalize(context_); });
-    }
-  }
-
- private:
-  const nccl_profiler_v4_t* table_;
 };
 
 /// As v5 has it: without what v7 appends. Of an event that v5 does not have, nothing.
@@ -149,14 +156,13 @@ nccl_profile_event_v5_t to_v5(const nccl_profile_event_v7_t& what) {
 /// v5 to v7, whose tables differ in the descriptions only. v6 and v7 add kinds of events that host
 /// ranks do not have.
 template <class Table>
-class ProfilerV5 final : public Profiler {
+class ProfilerV5 final : public TableProfiler<Table> {
  public:
-  ProfilerV5(const Table* table, int* mask) : Profiler(mask), table_(table) {}
+  using TableProfiler<Table>::TableProfiler;
   int32_t init(const ProfiledComm& comm) {
-    return table_->init(&context_, comm.id, mask_, comm.name.c_str(), comm.nnodes, comm.nranks,
-                        comm.rank, nccl_net::log_from_nccl_plugin);
+    return this->table_->init(&this->context_, comm.id, this->mask_, comm.name.c_str(), comm.nnodes,
+                              comm.nranks, comm.rank, nccl_net::log_from_nccl_plugin);
   }
-  [[nodiscard]] const char* name() const noexcept override { return table_->name; }
   int32_t start(nccl_profile_event_v7_t what,
                 void* parent,
                 void* group,
@@ -169,27 +175,13 @@ class ProfilerV5 final : public Profiler {
     }
     return guarded([&] {
       if constexpr (std::is_same_v<Table, nccl_profiler_v7_t>) {
-        return table_->start(context_, event, &what);
+        return this->table_->start(this->context_, event, &what);
       } else {
         auto old = to_v5(what);
-        return table_->start(context_, event, &old);
+        return this->table_->start(this->context_, event, &old);
       }
     });
   }
-  int32_t stop(void* event) noexcept override {
-    return guarded([&] { return table_->stop(event); });
-  }
-  int32_t record(void* event, int state, nccl_profile_state_t* what) noexcept override {
-    return guarded([&] { return table_->record_state(event, state, what); });
-  }
-  void finalize() noexcept override {
-    if (context_ != nullptr) {  // as in NCCL, nothing is finalized without a context
-      (void)guarded([&] { return table_->finalize(context_); });
-    }
-  }
-
- private:
-  const Table* table_;
 };
 
 /// The initialised profiler; null: it refused, and the job runs without it.
