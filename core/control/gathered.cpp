@@ -13,7 +13,7 @@ Error damaged_gather() { return fail(Code::kRemoteError, "a control message (gat
 
 /// The distinct blobs, as both payloads begin.
 std::vector<std::string_view> take_blobs(ByteReader& reader) {
-  const auto count = reader.take_between<uint32_t>(0, kRanksMax);
+  const auto count = reader.take_between<uint32_t>(0, kFamilyRanksMax);
   std::vector<std::string_view> blobs;
   for (uint32_t i = 0; i < count && !reader.broken(); ++i) {
     blobs.push_back(reader.take_text<uint32_t>(kBlobBytesMax));
@@ -86,7 +86,7 @@ Result<void> Contributions::merge(std::string_view payload, std::vector<uint32_t
   ByteReader reader(payload);
   const auto blobs = take_blobs(reader);
   const uint32_t width = width_of(blobs.size());
-  const auto count = reader.take_between<uint32_t>(0, kRanksMax);
+  const auto count = reader.take_between<uint32_t>(0, kFamilyRanksMax);
   std::vector<std::pair<uint32_t, uint32_t>> taken;
   for (uint32_t i = 0; i < count && !reader.broken(); ++i) {
     const auto rank = reader.take<uint32_t>();
@@ -148,7 +148,7 @@ Result<Gathered> Gathered::decode(std::string payload) {
   ByteReader reader(data->payload);
   data->blobs = take_blobs(reader);
   const uint32_t width = width_of(data->blobs.size());
-  const auto count = reader.take_between<uint32_t>(0, kRanksMax);
+  const auto count = reader.take_between<uint32_t>(0, kFamilyRanksMax);
   for (uint32_t i = 0; i < count && !reader.broken(); ++i) {
     const uint32_t index = take_index(reader, width);
     if (index >= data->blobs.size()) {

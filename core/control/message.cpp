@@ -92,7 +92,8 @@ Result<JoinInfo> decode_join(std::string_view payload) {
   info.process.host_key = reader.take<uint64_t>();
   info.process.address = reader.take<decltype(info.process.address)>();
   info.process.host = reader.rest().substr(0, 64);
-  if (reader.broken() || info.nranks == 0 || info.nranks > kRanksMax || info.rank >= info.nranks) {
+  if (reader.broken() || info.nranks == 0 || info.nranks > kFamilyRanksMax ||
+      info.rank >= info.nranks) {
     return damaged("join");
   }
   return info;

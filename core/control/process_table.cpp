@@ -103,12 +103,12 @@ std::string ProcessTable::encode() const {
 
 Result<ProcessTable> ProcessTable::decode(std::string_view bytes) {
   ByteReader reader(bytes);
-  const auto nhosts = reader.take_between<uint32_t>(0, kRanksMax);
+  const auto nhosts = reader.take_between<uint32_t>(0, kFamilyRanksMax);
   std::vector<std::string> hosts;
   for (uint32_t host = 0; host < nhosts && !reader.broken(); ++host) {
     hosts.emplace_back(reader.take_text<uint8_t>(kHostBytesMax));
   }
-  const auto nprocesses = reader.take_between<uint32_t>(1, kRanksMax);
+  const auto nprocesses = reader.take_between<uint32_t>(1, kFamilyRanksMax);
   std::vector<ProcessEntry> entries;
   for (uint32_t process = 0; process < nprocesses && !reader.broken(); ++process) {
     ProcessEntry entry;
@@ -117,7 +117,7 @@ Result<ProcessTable> ProcessTable::decode(std::string_view bytes) {
     entry.host_key = reader.take<uint32_t>();
     const std::string_view address = reader.take_text<uint8_t>(SocketAddress::kPackedBytes);
     std::copy(address.begin(), address.end(), entry.address.begin());
-    const auto count = reader.take_between<uint32_t>(1, kRanksMax);
+    const auto count = reader.take_between<uint32_t>(1, kFamilyRanksMax);
     const std::string_view ranks = reader.take_bytes(count * sizeof(uint32_t));
     if (reader.broken() || entry.host_key >= hosts.size()) {
       return damaged_table();

@@ -18,7 +18,8 @@
 
 namespace plexus {
 
-inline constexpr uint32_t kRanksMax = 1U << 20;  // of a family
+/// Of a family; a message that says more is refused.
+inline constexpr uint32_t kFamilyRanksMax = 1U << 20;
 
 /// 0, 1, ..., nranks - 1.
 std::vector<uint32_t> all_ranks(size_t nranks);

@@ -383,7 +383,7 @@ constexpr Algorithm hierarchical(const char* name,
                                  Collective collective,
                                  Program (*record)(const RecordInput&),
                                  const char* family = "hierarchical",
-                                 int nranks_max = kRanksMax) {
+                                 int nranks_max = kProgramRanksMax) {
   Algorithm row;
   row.name = name;
   row.family = family;
@@ -428,7 +428,7 @@ constexpr Algorithm kAlgorithms[] = {
      record_bidirectional_ring_all_reduce, bidirectional_rounds, bidirectional_chunks,
      bidirectional_in_all, twice_others, twice},
     {"tree_all_reduce", "tree", Collective::kAllReduce, record_tree_all_reduce, tree_rounds,
-     tree_chunks, twice_others_in_all, tree_children, one, kRanksMax, 2},
+     tree_chunks, twice_others_in_all, tree_children, one, kProgramRanksMax, 2},
     with_one_lane({"recursive_doubling_all_reduce", "doubling", Collective::kAllReduce,
                    record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks,
                    doubling_in_all, doubling_chunks, one}),

@@ -60,7 +60,8 @@ struct Cost {
   int chunks = 0;             // chunk indices
 };
 
-inline constexpr int kRanksMax = 1 << 24;
+/// That an algorithm can be recorded for; a job has fewer (core/control).
+inline constexpr int kProgramRanksMax = 1 << 24;
 /// Largest number of operands of a verb (one per peer, and the own one).
 inline constexpr int kOperandsMax = 65;
 
@@ -98,7 +99,7 @@ struct Algorithm {
   int64_t (*chunks_in_all)(int nranks) = nullptr;
   int (*chunks_reduced)(int nranks) = nullptr;
   int (*chunks)(int nranks) = nullptr;
-  int nranks_max = kRanksMax;
+  int nranks_max = kProgramRanksMax;
   /// Number of different programs by channel: channel c runs variant c % variants.
   int variants = 1;
   /// A reduction that combines in rank order for any chunking: the result's bits depend only on the

@@ -84,7 +84,7 @@ void LaneNetwork::connect(const Program& program, ConnectionIndex& index) {
 }
 
 uint32_t LaneNetwork::find_or_add(int source, int target, int number, ConnectionIndex& index) {
-  constexpr uint64_t kRanks = uint64_t{2} * kRanksMax;  // with networks that reduce
+  constexpr uint64_t kRanks = uint64_t{2} * kProgramRanksMax;  // with networks that reduce
   const uint64_t key =
       (static_cast<uint64_t>(number) * kRanks + static_cast<uint64_t>(source)) * kRanks +
       static_cast<uint64_t>(target);
