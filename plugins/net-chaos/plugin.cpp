@@ -10,6 +10,7 @@
 #include "plugins/net-chaos/connection.hpp"
 #include "plugins/net-chaos/inner.hpp"
 #include "plugins/net-chaos/settings.hpp"
+#include "plugins/support/interface.hpp"
 #include "plugins/support/net_table.hpp"
 
 using plexus::net_chaos::Connection;
@@ -193,12 +194,8 @@ int32_t plexus_net_context::net_path(uint64_t source,
   if (ops->net_path != nullptr) {
     return ops->net_path(inner, source, target, &path);
   }
-  path = {source == target ? PLEXUS_NET_LEVEL_SAME_DC : PLEXUS_NET_LEVEL_UNKNOWN,
-          PLEXUS_UNKNOWN_U32,
-          PLEXUS_UNKNOWN_U64,
-          PLEXUS_UNKNOWN_U64,
-          PLEXUS_UNKNOWN_U64,
-          {}};
+  path = plexus::plugin::unknown_path(source == target ? PLEXUS_NET_LEVEL_SAME_DC
+                                                       : PLEXUS_NET_LEVEL_UNKNOWN);
   return PLEXUS_OK;
 }
 

@@ -335,11 +335,7 @@ void read_path(const FabricSettings& settings,
                uint64_t source,
                uint64_t target,
                plexus_net_path_t& path) {
-  path.loss_per_billion = PLEXUS_UNKNOWN_U32;
-  path.bandwidth_mbit_per_s = PLEXUS_UNKNOWN_U64;
-  path.latency_ns = PLEXUS_UNKNOWN_U64;
-  path.cost = PLEXUS_UNKNOWN_U64;
-  path.level = PLEXUS_NET_LEVEL_UNKNOWN;
+  path = plugin::unknown_path();
   if (source == PLEXUS_UNKNOWN_U64 || target == PLEXUS_UNKNOWN_U64) {
     return;
   }

@@ -204,11 +204,7 @@ void Cards::read_properties(const Device& device,
 }
 
 void read_path(const Cards& cards, uint64_t source, uint64_t target, plexus_net_path_t& path) {
-  path.level = PLEXUS_NET_LEVEL_UNKNOWN;
-  path.loss_per_billion = PLEXUS_UNKNOWN_U32;
-  path.bandwidth_mbit_per_s = PLEXUS_UNKNOWN_U64;
-  path.latency_ns = PLEXUS_UNKNOWN_U64;
-  path.cost = PLEXUS_UNKNOWN_U64;
+  path = plugin::unknown_path();
   if (source == PLEXUS_UNKNOWN_U64 || target == PLEXUS_UNKNOWN_U64) {
     return;
   }

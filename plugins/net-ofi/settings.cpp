@@ -18,21 +18,6 @@ std::string_view read_text(const ReadVariable& read, const char* name) {
   return text == nullptr ? "" : text;
 }
 
-Result<AddressFamily> read_family(const ReadVariable& read) {
-  const std::string_view family = read_text(read, "NCCL_SOCKET_FAMILY");
-  if (family.empty()) {
-    return AddressFamily::kAny;
-  }
-  if (family == "AF_INET") {
-    return AddressFamily::kIpv4;
-  }
-  if (family == "AF_INET6") {
-    return AddressFamily::kIpv6;
-  }
-  return fail(PLEXUS_INVALID_USAGE,
-              "NCCL_SOCKET_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it", family);
-}
-
 Result<bool> read_registration(const ReadVariable& read) {
   const std::string_view when = read_text(read, "PLEXUS_OFI_REGISTER");
   if (when.empty() || when == "auto") {
@@ -84,7 +69,7 @@ Result<Settings> read_settings(const ReadVariable& read) {
   settings.domains = read_text(read, "PLEXUS_OFI_DOMAIN");
   settings.interfaces = read_text(read, "NCCL_SOCKET_IFNAME");
   settings.host_id = read_text(read, "NCCL_HOSTID");
-  PLEXUS_TRY(family, read_family(read));
+  PLEXUS_TRY(family, plugin::parse_family(read("NCCL_SOCKET_FAMILY")));
   PLEXUS_TRY(registers, read_registration(read));
   PLEXUS_TRY(device_memory, read_device_memory(read));
   PLEXUS_TRY(rails, read_number(read, "PLEXUS_OFI_RAILS", {1, 1, kRailsMax}, settings.limited));

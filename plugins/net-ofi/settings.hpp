@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plugins/support/result.hpp"
+#include "plugins/support/socket_interface.hpp"
 #include "security/terms.hpp"
 
 namespace plexus::net_ofi {
@@ -20,7 +21,7 @@ using plugin::ok;
 using plugin::Progress;
 using plugin::Result;
 
-enum class AddressFamily { kAny, kIpv4, kIpv6 };
+using plugin::AddressFamily;
 enum class DeviceMemoryWish { kIfPossible, kNo, kInsists };
 
 /// Largest number of endpoints per connection; also applies to a peer's proposal.

@@ -52,6 +52,12 @@ void copy_text(char (&target)[room], std::string_view text) {
   }
 }
 
+/// Nothing but the level is known of a path.
+inline plexus_net_path_t unknown_path(int32_t level = PLEXUS_NET_LEVEL_UNKNOWN) {
+  return {level, PLEXUS_UNKNOWN_U32, PLEXUS_UNKNOWN_U64, PLEXUS_UNKNOWN_U64, PLEXUS_UNKNOWN_U64,
+          {}};
+}
+
 /// Sets name, PCI path, guid and speed of the interface.
 inline void read_interface(const std::string& name, plexus_net_properties_t& properties) {
   const std::filesystem::path folder = std::filesystem::path("/sys/class/net") / name;
