@@ -8,6 +8,7 @@
 #include "core/base/log.hpp"
 #include "core/control/control_tag.hpp"
 #include "guest/assert.hpp"
+#include "kernels/host/outside.hpp"
 
 namespace plexus {
 
@@ -257,6 +258,7 @@ Result<bool> OneSided::put(const OneSidedCall& call, Progress& begun) {
   if (call.size_bytes > 0) {
     std::memmove(target + call.offset, call.data, call.size_bytes);
   }
+  note_sent_outside();                               // the peer has its counter at another address
   counter->fetch_add(1, std::memory_order_release);  // pairs with the acquire in wait()
   return true;
 }
@@ -306,6 +308,7 @@ Result<bool> OneSided::wait(const OneSidedCall& call, Progress& begun) {
       return is_gone(each.peer) && lacks() ? Result<bool>(describe_gone(each.peer)) : false;
     }
   }
+  note_heard_from_outside();
   return true;
 }
 

@@ -55,7 +55,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/stall": ["core/base", "core/os", "core/plugin", "core/control", "core/engine", "core/schedule", "kernels/layout"],
     "core/ras": ["core/base", "core/os", "core/stall"],
     "core/comm": ["core/base", "core/os", "core/ras", "core/device", "core/plugin", "core/control", "core/join", "core/peers", "core/transport", "core/engine",
-                  "core/tuning", "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout"],
+                  "core/tuning", "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout", "kernels/host"],
     "core/api": ["core/base", "core/os", "core/control", "core/join", "core/device", "core/tuning", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/fabric": ["core/base"],
