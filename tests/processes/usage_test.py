@@ -35,7 +35,8 @@ class Usage(job.Test):
                                  (("program", "run"), "FILE"),
                                  (("program", "run", "x.xml", "--mode", "many"), "--mode"),
                                  (("top", "--every", "0"), "--every"), (("doctor", "--metrics"), "--ras"),
-                                 (("plugin", "info"), "LIB")]:
+                                 (("plugin", "info"), "LIB"), (("plugin", "certify"), "LIB"),
+                                 (("plugin", "verify-certificate"), "FILE")]:
             with self.subTest(arguments):
                 ended = self.run_plexus(*arguments)
                 self.assertEqual(ended.returncode, 2)

@@ -57,7 +57,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/comm": ["core/base", "core/os", "core/ras", "core/device", "core/plugin", "core/control", "core/join", "core/peers", "core/transport", "core/engine",
                   "core/tuning", "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout", "kernels/host"],
     "core/api": ["core/base", "core/os", "core/control", "core/join", "core/device", "core/tuning", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
-    "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
+    "tools/conformance": ["core/base", "core/plugin", "plugin-api", "security"],
     "tools/fabric": ["core/base"],
     "tools/slurm": ["core/base", "core/datacenter"],
     "tools/sim": ["plugins/net-chaos", "core/base", "core/tuning", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/fabric"],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `plexus plugin list|info`: the plugins that the loader finds, and the description in a plugin
-// file (check and bench: plugin_check.cpp). Uses the library's search, with the folder of
-// libplexus.
+// file (check and bench: plugin_check.cpp, certificates: plugin_certify.cpp). Uses the library's
+// search, with the folder of libplexus.
 #include <dlfcn.h>
 #include <filesystem>
 #include <memory>
@@ -135,7 +135,8 @@ int run_info(const std::string& name, const std::string& abi) {
 }  // namespace
 
 Command add_plugin_command(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("plugin", "List, inspect, check and measure plugins");
+  CLI::App* app =
+      program.add_subcommand("plugin", "List, inspect, check, measure and certify plugins");
   app->require_subcommand(1);
   const CLI::App* list =
       app->add_subcommand("list",
@@ -150,7 +151,10 @@ Command add_plugin_command(CLI::App& program) {
                    "the ABI to inspect: native, or a version of NCCL's such as v8 (default: the "
                    "best it has)")
       ->type_name("VALUE");
-  const std::vector<Command> others = add_plugin_check_commands(*app);
+  std::vector<Command> others = add_plugin_check_commands(*app);
+  for (Command& command : add_plugin_certify_commands(*app)) {
+    others.push_back(std::move(command));
+  }
   return {app, [list, name, abi, others] {
             for (const Command& other : others) {
               if (other.app->parsed()) {

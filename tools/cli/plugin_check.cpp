@@ -31,22 +31,14 @@ using conformance::PluginKind;
 using conformance::Subject;
 using conformance::Verdict;
 
-struct CheckFlags {
-  std::string library;
+struct CheckFlags : SubjectFlags {
   std::string json;
   std::string junit;
   std::string summary;
   std::string programs;  // a folder
-  std::string abi;
-  std::string kind;
   std::vector<std::string> only;
   std::string known;  // a file
   bool is_strict = false;
-  bool has_cudart_stub = false;
-  bool has_cuda_stub = false;
-  int jobs = 2;
-  int patience = 1;
-  int bench_mebibytes = 256;
 };
 
 /// The runtime's stub for the version that the plugin is linked with, or the one without a version.
@@ -70,21 +62,6 @@ Result<fs::path> find_stub(const std::string& name) {
                 stub.string());
   }
   return stub;
-}
-
-Result<Subject> make_subject(const CheckFlags& flags) {
-  PLEXUS_TRY(file, find_plugin_file(flags.library));
-  Subject subject{file, flags.abi, static_cast<uint32_t>(flags.patience), flags.kind};
-  subject.bench_mebibytes = static_cast<uint32_t>(flags.bench_mebibytes);
-  if (flags.has_cudart_stub) {
-    PLEXUS_TRY(stub, find_stub(name_cudart_stub(file)));
-    subject.preload.push_back(stub);
-  }
-  if (flags.has_cuda_stub) {
-    PLEXUS_TRY(stub, find_stub("cuda-stub"));
-    subject.preload.push_back(stub);
-  }
-  return subject;
 }
 
 void print_head(const Subject& subject, const Identity& identity, size_t count) {
@@ -127,20 +104,6 @@ class Progress {
   size_t done_ = 0;
   size_t failed_ = 0;
 };
-
-Result<conformance::KnownLimits> read_known_limits(
-    const std::string& path, const std::vector<const conformance::Check*>& all) {
-  if (path.empty()) {
-    return conformance::KnownLimits();
-  }
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) {
-    return fail(Code::kInvalidUsage, "--known: cannot read the file {}", path);
-  }
-  return conformance::parse_known_limits(text.str(), all);
-}
 
 /// Writes all report files.
 Result<void> write_reports(const CheckFlags& flags,
@@ -299,6 +262,48 @@ CLI::App* add_common(CLI::App& plugin,
 
 }  // namespace
 
+Result<Subject> make_subject(const SubjectFlags& flags) {
+  PLEXUS_TRY(file, find_plugin_file(flags.library));
+  Subject subject{file, flags.abi, static_cast<uint32_t>(flags.patience), flags.kind};
+  subject.bench_mebibytes = static_cast<uint32_t>(flags.bench_mebibytes);
+  if (flags.has_cudart_stub) {
+    PLEXUS_TRY(stub, find_stub(name_cudart_stub(file)));
+    subject.preload.push_back(stub);
+  }
+  if (flags.has_cuda_stub) {
+    PLEXUS_TRY(stub, find_stub("cuda-stub"));
+    subject.preload.push_back(stub);
+  }
+  return subject;
+}
+
+Result<conformance::KnownLimits> read_known_limits(
+    const std::string& path, const std::vector<const conformance::Check*>& all) {
+  if (path.empty()) {
+    return conformance::KnownLimits();
+  }
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    return fail(Code::kInvalidUsage, "--known: cannot read the file {}", path);
+  }
+  return conformance::parse_known_limits(text.str(), all);
+}
+
+void add_subject_flags(CLI::App& app, const std::shared_ptr<SubjectFlags>& flags) {
+  app.add_flag("--with-cudart-stub", flags->has_cudart_stub,
+               "load a stand-in for CUDA's runtime before the plugin; its functions all report "
+               "that there is no GPU");
+  app.add_flag("--with-cuda-stub", flags->has_cuda_stub,
+               "the same for CUDA's driver, libcuda.so.1");
+  constexpr IntRange kJobs = {1, 64};
+  constexpr IntRange kPatience = {1, 100};
+  add_int(app, "--jobs", &flags->jobs, kJobs, "checks that run in parallel (default 2)");
+  add_int(app, "--patience", &flags->patience, kPatience,
+          "wait this many times longer, on a slow machine (default 1)");
+}
+
 std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
   const auto flags = std::make_shared<CheckFlags>();
   CLI::App* check = add_common(plugin, "check", "Check a plugin against its contract", flags);
@@ -330,17 +335,9 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
                    "write a C program that repeats it to this folder, for each failed check of "
                    "messages of a net plugin")
       ->type_name("FOLDER");
-  check->add_flag("--with-cudart-stub", flags->has_cudart_stub,
-                  "load a stand-in for CUDA's runtime before the plugin; its functions all report "
-                  "that there is no GPU");
-  check->add_flag("--with-cuda-stub", flags->has_cuda_stub,
-                  "the same for CUDA's driver, libcuda.so.1");
-  constexpr IntRange kJobs = {1, 64};
+  add_subject_flags(*check, flags);
   constexpr IntRange kPatience = {1, 100};
   constexpr IntRange kBenchMebibytes = {1, 65536};
-  add_int(*check, "--jobs", &flags->jobs, kJobs, "checks that run in parallel (default 2)");
-  add_int(*check, "--patience", &flags->patience, kPatience,
-          "wait this many times longer, on a slow machine (default 1)");
   const auto bench_flags = std::make_shared<CheckFlags>();
   CLI::App* bench =
       add_common(plugin, "bench",

@@ -113,7 +113,7 @@ void add_segments(const std::vector<Elf64_Phdr>& segments, ElfFile& file) {
 
 bool is_plugin_entry(const std::string& name) {
   static const std::regex kEntry(
-      "plexus_(plugin|collnet)_query|nccl(Net|CollNet|Tuner|Env|Gin|Rma)Plugin_v[0-9]+|"
+      "plexus_(plugin|collnet)_query|nccl(Net|CollNet|Tuner|Env|Gin|Rma|Log)Plugin_v[0-9]+|"
       "ncclProfiler_v[0-9]+");
   return std::regex_match(name, kEntry);
 }

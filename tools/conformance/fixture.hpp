@@ -30,6 +30,8 @@ struct Subject {
   std::vector<std::filesystem::path> preload = {};  // libraries that the plugin finds loaded
   uint32_t bench_mebibytes = 256;                   // sent per size to measure the bandwidth
   std::filesystem::path trace = {};  // a folder for the traces of a check's processes; "": none
+  seconds endurance{0};              // of the long run
+  uint64_t seed = 0;                 // of the long run
 
   /// The version that `abi` names; 0: none.
   [[nodiscard]] int nccl_version() const;

@@ -6,16 +6,12 @@
 #include "tools/conformance/process_state.hpp"
 
 namespace plexus::conformance {
-namespace {
 
-/// Bytes currently allocated by malloc, without the monitor's log lines.
 uint64_t count_heap_bytes(Fixture& fixture) {
   fixture.monitor().forget_lines();
   const struct mallinfo2 info = ::mallinfo2();
   return info.uordblks + info.hblkhd;
 }
-
-}  // namespace
 
 Result<void> leaves_no_memory(Fixture& fixture, const Repeated& repeated) {
   const uint64_t before = count_heap_bytes(fixture);

@@ -9,6 +9,9 @@
 
 namespace plexus::conformance {
 
+/// Bytes currently allocated by malloc, without the monitor's log lines, which are forgotten.
+[[nodiscard]] uint64_t count_heap_bytes(Fixture& fixture);
+
 struct Repeated {
   std::function<Result<void>(int times)> use;
   int times;

@@ -118,6 +118,11 @@ Result<Verdict> run_alone(const Subject& subject, const Check& check) {
   return verdicts.front();
 }
 
+bool is_named(const Check& check, const std::vector<std::string>& items) {
+  return std::any_of(items.begin(), items.end(),
+                     [&](const std::string& item) { return names(item, check); });
+}
+
 Result<std::vector<const Check*>> select_checks(std::vector<const Check*> checks,
                                                 const std::vector<std::string>& only) {
   for (const std::string& item : only) {
@@ -130,10 +135,7 @@ Result<std::vector<const Check*>> select_checks(std::vector<const Check*> checks
     }
   }
   if (!only.empty()) {
-    std::erase_if(checks, [&](const Check* check) {
-      return std::none_of(only.begin(), only.end(),
-                          [&](const std::string& item) { return names(item, *check); });
-    });
+    std::erase_if(checks, [&](const Check* check) { return !is_named(*check, only); });
   }
   return checks;
 }

@@ -42,6 +42,8 @@ struct Identity {
 /// The grade of this library's failure of `check`.
 [[nodiscard]] Grade grade_of(const Check& check, const Identity& identity);
 
+/// Whether one of `items` is the check's id or a prefix of it up to a dot.
+[[nodiscard]] bool is_named(const Check& check, const std::vector<std::string>& items);
 /// The checks that `only` selects by id or by a prefix up to a dot; all if `only` is empty. Fails
 /// when an item matches nothing.
 [[nodiscard]] Result<std::vector<const Check*>> select_checks(std::vector<const Check*> checks,
