@@ -52,6 +52,7 @@ constexpr auto kRows = std::to_array<GradeRow>({
     {"order.tags_reversed", kBeyond},
     {"order.tags_repeated", kBeyond},
     {"order.tags_extreme", kBeyond},
+    {"order.tags_bits", kBeyond},  // they come in another order
     {"request.full", kBeyond},
     {"request.flood", kBeyond},
     {"request.newest_first", kBeyond},

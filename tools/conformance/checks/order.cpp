@@ -97,6 +97,18 @@ Result<void> extreme_tags(Pair& pair) {
   return match(pair, kTags, kTags);
 }
 
+Result<void> tags_of_one_bit(Pair& pair) {
+  constexpr uint32_t kTag = 5;
+  constexpr uint32_t kBits = 32;
+  for (uint32_t bit = 0; bit < kBits; ++bit) {
+    const auto other = static_cast<int32_t>(kTag ^ (1U << bit));
+    const std::array<int32_t, 2> sent = {kTag, other};
+    const std::array<int32_t, 2> wanted = {other, kTag};
+    PLEXUS_TRY(match(pair, sent, wanted));
+  }
+  return ok();
+}
+
 Result<void> early_messages(Pair& pair) {
   const Bytes message = make_message(300, 1);
   const Bytes next = make_message(200, 2);
@@ -187,6 +199,8 @@ constexpr std::array kChecks = {
           kMatchRule, on_pair<tags_repeated>},
     Check{"order.tags_extreme", "accepts every 32-bit tag", "plexus_net.h tag: int32_t",
           on_pair<extreme_tags>},
+    Check{"order.tags_bits", "keeps apart tags that differ in one bit", kMatchRule,
+          on_pair<tags_of_one_bit>},
     Check{"order.early_message", "keeps messages that arrive before their receive",
           "plexus_net.h isend: a message whose buffer is not posted yet may hold up those sent "
           "after it",
