@@ -37,7 +37,7 @@ class ByteWriter {
     put(static_cast<Length>(text.size()));
     put_bytes(text);
   }
-  [[nodiscard]] std::string take() { return std::move(bytes_); }
+  [[nodiscard]] std::string take() { return std::exchange(bytes_, {}); }
 
  private:
   std::string bytes_;

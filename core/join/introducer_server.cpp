@@ -18,7 +18,6 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kNobody = ~0U;  // neither a client nor a rank
 constexpr auto kIntroducerTick = std::chrono::milliseconds(100);
 
 class IntroducerServer {

@@ -37,7 +37,7 @@ constexpr double kRepeats = 1.15;
 // Small buffers pass through all slots more than twice before a time counts.
 constexpr int kPassesMin = 5;
 constexpr int kPassesMinOfSmall = 20;
-constexpr uint64_t kSmallBytes = uint64_t{256} << 10;
+constexpr uint64_t kSmallBufferBytes = uint64_t{256} << 10;
 constexpr int kPassesMore = 10;  // then no time repeats itself
 
 struct alignas(kCacheLineBytes) Counter {
@@ -169,7 +169,7 @@ class PairBenchmark {
     size_bytes_ = size_bytes;
     uint64_t least = std::numeric_limits<uint64_t>::max();
     uint64_t second = least;
-    const int passes_min = size_bytes <= kSmallBytes ? kPassesMinOfSmall : kPassesMin;
+    const int passes_min = size_bytes <= kSmallBufferBytes ? kPassesMinOfSmall : kPassesMin;
     for (int pass = 0; pass < passes_min + kPassesMore && !failed_ && Clock::now() < end_; ++pass) {
       const uint64_t ns = time_pass();
       second = std::min(second, std::max(ns, least));
