@@ -21,7 +21,7 @@ EXPECTED = {
                     r"lib/cmake/Plexus/Plexus\w+(-\w+)?\.cmake", r"lib/cmake/Plexus/PluginExports\.map",
                     r"lib/cmake/NCCL/NCCLConfig(Version)?\.cmake", r"lib/pkgconfig/(plexus|nccl)\.pc",
                     r"share/plexus/template-net/\w+\.(c|txt)",
-                    r"share/plexus/template-tuner/\w+\.(cpp|csv|txt)", r"share/plexus/examples/\w+\.c",
+                    r"share/plexus/template-tuner/\w+\.(cpp|csv|txt)", r"share/plexus/examples/\w+\.(c|json)",
                     r"share/doc/plexus/docs/[\w-]+\.(md|svg)", r"share/doc/plexus/plugin-api/(ABI|README)\.md"),
     "plugins": (r"lib/plexus/libplexus-(net|tuner|collnet)-\w+\.so", r"lib/plexus/libnccl-profiler-trace\.so"),
     "tools": (r"bin/plexus(-cluster|-nvcc)?", r"share/man/man1/plexus\.1", r"share/bash-completion/completions/plexus",
