@@ -134,8 +134,10 @@ Result<int> measure_all(const std::vector<Probe>& probes,
                   "has less to do, or give it more time (--seconds)",
                   done, probes.size());
     }
-    PLEXUS_TRY(measured, std::move(time));
-    const double us = measured.least_us;
+    if (time.has_error()) {
+      return std::move(time).error();
+    }
+    const double us = time.value().least_us;
     *one.time_us = done < probes.size() ? us : std::min(*one.time_us, us);
   }
   return static_cast<int>(done / probes.size());
