@@ -313,7 +313,8 @@ std::atomic<Environment>& environment() noexcept {
 
 std::recursive_mutex& environment_mutex() { return Immortal<std::recursive_mutex>::instance(); }
 
-std::optional<Found> find_setting(const char* name, const ConfFiles& files) {
+/// `files`: as they were read; nullptr: they are read if the environment does not have it.
+std::optional<Found> find_setting(const char* name, const ConfFiles* files = nullptr) {
   const auto lock = hold_environment();
   if (const Environment ask = environment().load(std::memory_order_acquire); ask != nullptr) {
     if (auto value = ask(name); value.has_value()) {
@@ -322,7 +323,8 @@ std::optional<Found> find_setting(const char* name, const ConfFiles& files) {
   } else if (const char* const value = std::getenv(name); value != nullptr) {
     return Found{value, "the environment"};
   }
-  if (auto in_file = files.find(name); in_file.has_value()) {
+  auto in_file = files != nullptr ? files->find(name) : ConfFiles::read().find(name);
+  if (in_file.has_value()) {
     return Found{std::move(in_file->value), std::move(in_file->file)};
   }
   return std::nullopt;
@@ -372,7 +374,7 @@ Result<int64_t> parse_integer(
 }
 
 Result<void> read_row(const Row& row, const ConfFiles& files, Config& config) {
-  auto found = find_setting(row.setting.name, files);
+  auto found = find_setting(row.setting.name, &files);
   if (found.has_value() && found->value.empty() && row.when_empty != nullptr) {
     found->value = row.when_empty;
   }
@@ -393,7 +395,7 @@ Result<void> read_row(const Row& row, const ConfFiles& files, Config& config) {
 }
 
 Result<void> read_old_name(const OldName& old, const ConfFiles& files, Config& config) {
-  const auto found = find_setting(old.name, files);
+  const auto found = find_setting(old.name, &files);
   if (!found.has_value() || found->value.empty()) {
     return ok();
   }
@@ -439,7 +441,7 @@ void add_trace(Config& config) {
 }  // namespace
 
 std::string describe_setting(const char* name, const std::string& value) {
-  const auto found = find_setting(name, ConfFiles::read());
+  const auto found = find_setting(name);
   return found.has_value() && found->value == value
              ? fmt::format("{}={} (from {})", name, value, origin_of(*found, name))
              : fmt::format("{}={}", name, value);
@@ -465,7 +467,7 @@ std::string settings_markdown() {
 }
 
 std::optional<std::string> setting_value(std::string_view name) {
-  auto found = find_setting(std::string(name).c_str(), ConfFiles::read());
+  auto found = find_setting(std::string(name).c_str());
   return found.has_value() ? std::optional(std::move(found->value)) : std::nullopt;
 }
 

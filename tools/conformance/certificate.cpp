@@ -104,20 +104,6 @@ std::string without_folder(std::string text, const std::filesystem::path& file) 
   return text;
 }
 
-const char* word_of(const Verdict& verdict) {
-  switch (verdict.outcome) {
-    case Outcome::kPass:
-      return "pass";
-    case Outcome::kFail:
-      return grade_verdict(verdict.grade);
-    case Outcome::kSkip:
-      return "skip";
-    case Outcome::kKnown:
-      return "known";
-  }
-  return "skip";
-}
-
 json describe_endurance(const Endurance& endurance) {
   if (!endurance.failure.empty()) {
     return {{"seed", endurance.seed},

@@ -15,20 +15,6 @@ namespace {
 
 constexpr std::array kGrades = {Grade::kBreaksJobs, Grade::kWeak, Grade::kBeyond};
 
-const char* word(const Verdict& verdict) {
-  switch (verdict.outcome) {
-    case Outcome::kPass:
-      return "pass";
-    case Outcome::kFail:
-      return grade_verdict(verdict.grade);
-    case Outcome::kSkip:
-      return "skip";
-    case Outcome::kKnown:
-      return "known";
-  }
-  return "?";
-}
-
 /// Failures with the same cause.
 struct Group {
   std::string cause;
@@ -100,6 +86,20 @@ std::string in_cell(std::string text) {
 
 }  // namespace
 
+const char* word_of(const Verdict& verdict) {
+  switch (verdict.outcome) {
+    case Outcome::kPass:
+      return "pass";
+    case Outcome::kFail:
+      return grade_verdict(verdict.grade);
+    case Outcome::kSkip:
+      return "skip";
+    case Outcome::kKnown:
+      return "known";
+  }
+  return "?";
+}
+
 Counts count(const std::vector<Verdict>& verdicts) {
   Counts counts;
   for (const Verdict& verdict : verdicts) {
@@ -149,7 +149,7 @@ std::string find_cause(const std::string& detail) {
 }
 
 std::string format_verdict(const Verdict& verdict) {
-  std::string text = fmt::format("{:<6} {:<26} {:>6.2f} s  {}", word(verdict), verdict.check->id,
+  std::string text = fmt::format("{:<6} {:<26} {:>6.2f} s  {}", word_of(verdict), verdict.check->id,
                                  verdict.seconds, verdict.check->title);
   if (verdict.outcome == Outcome::kSkip || verdict.outcome == Outcome::kKnown) {
     text += fmt::format("\n       {}", verdict.detail);

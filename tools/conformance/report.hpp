@@ -26,6 +26,8 @@ struct Counts {
 /// important ones.
 [[nodiscard]] std::string format_counts(const Counts& counts);
 
+/// "pass", "skip", "known", or what grade_verdict() says of a failure.
+[[nodiscard]] const char* word_of(const Verdict& verdict);
 /// "pass  recv.zero   0.1 s  title", with the reason of a skip on a separate line.
 [[nodiscard]] std::string format_verdict(const Verdict& verdict);
 /// The failures grouped by cause: each cause once, with its checks and their rules.
