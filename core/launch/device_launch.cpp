@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <map>
 #include <set>
 #include <thread>
 #include <utility>
@@ -33,35 +34,48 @@ std::vector<DeviceStream> streams_of(std::span<const DeviceCalls> calls) {
   return streams;
 }
 
-/// Either all streams of a launch are captured into one graph, or none is.
-Result<Capture> capture_of(DeviceRuntime& runtime,
-                           int device,
-                           std::span<const DeviceStream> streams) {
-  PLEXUS_TRY(first, runtime.capture(device, streams.front()));
-  for (const DeviceStream stream : streams.subspan(1)) {
-    PLEXUS_TRY(other, runtime.capture(device, stream));
+/// Either all streams of a rank's calls are captured into one graph, or none is.
+Result<Capture> capture_of(const DeviceCalls& calls) {
+  DeviceRank& rank = *calls.runner->device();
+  const std::vector<DeviceStream> streams = streams_of(std::span(&calls, 1));
+  PLEXUS_TRY(first, rank.runtime().capture(rank.device(), streams.front()));
+  for (const DeviceStream stream : std::span(streams).subspan(1)) {
+    PLEXUS_TRY(other, rank.runtime().capture(rank.device(), stream));
     if (other.active != first.active || other.id != first.id) {
       return fail(Code::kInvalidUsage,
-                  "the streams of one group are captured into different graphs, or only some of "
-                  "them are: capture all of them into one graph");
+                  "the streams of a communicator's calls in a group are captured into different "
+                  "graphs, or only some of them are: capture all of them into one graph");
     }
   }
   return first;
 }
 
+/// The calls that one kernel does: those of a device that are captured into the same graph, or not
+/// at all.
+using CallsByLaunch = std::map<std::pair<int, uint64_t>, std::vector<DeviceCalls>>;
+
+Result<CallsByLaunch> by_launch(std::span<const DeviceCalls> calls) {
+  CallsByLaunch launches;
+  for (const DeviceCalls& call : calls) {
+    PLEXUS_TRY(capture, capture_of(call));
+    launches[{call.runner->device()->device(), capture.id}].push_back(call);
+  }
+  return launches;
+}
+
 /// Collects what one launch needs, then makes it.
 class Launch {
  public:
-  Launch(std::span<const DeviceCalls> calls, int device)
+  /// `graph`: the id of the one into which the calls are captured; 0: none.
+  Launch(std::span<const DeviceCalls> calls, uint64_t graph)
       : calls_(calls),
         runtime_(&calls.front().runner->device()->runtime()),
-        device_(device),
-        streams_(streams_of(calls)) {}
+        device_(calls.front().runner->device()->device()),
+        streams_(streams_of(calls)),
+        capture_{.active = graph != 0, .id = graph} {}
 
   /// All that may take memory or call the driver for more than an order.
   Result<void> prepare() {
-    PLEXUS_TRY(capture, capture_of(*runtime_, device_, streams_));
-    capture_ = capture;
     PLEXUS_TRY(build_tables());
     PLEXUS_TRY(choose_size());
     LaunchPool& pool = *calls_.front().runner->context().launches;
@@ -470,22 +484,19 @@ Result<void> check_launches_return(const DeviceRuntime& runtime,
 
 Result<void> run_on_devices(std::span<const DeviceCalls> calls,
                             std::span<Execution* const> on_host) {
-  std::map<int, std::vector<DeviceCalls>> by_device;
-  for (const DeviceCalls& call : calls) {
-    by_device[call.runner->device()->device()].push_back(call);
-  }
+  PLEXUS_TRY(grouped, by_launch(calls));
   PLEXUS_TRY(
-      check_launches_return(calls.front().runner->device()->runtime(), by_device.size(), on_host));
+      check_launches_return(calls.front().runner->device()->runtime(), grouped.size(), on_host));
   std::vector<Launch> launches;
-  launches.reserve(by_device.size());
+  launches.reserve(grouped.size());
   DeviceRuntime& runtime = calls.front().runner->device()->runtime();
   {
     const Allowing growing(&runtime, DriverCalls::kGrowing);
     PLEXUS_TRY(connect_all(calls, on_host));
     PLEXUS_TRY(agree_on_loans(calls));
   }
-  for (const auto& [device, some] : by_device) {
-    launches.emplace_back(some, device);
+  for (const auto& [device_and_graph, some] : grouped) {
+    launches.emplace_back(some, device_and_graph.second);
   }
   auto launched = launch_all(runtime, launches);
   if (launched.has_error()) {

@@ -208,16 +208,49 @@ TEST(DeviceGraphs, ReplaysAndCallsOnOtherStreamsKeepTheirOrder) {
   job.synchronize();
 }
 
-TEST(DeviceGraphs, TheStreamsOfAGroupBelongToOneGraph) {
+TEST(DeviceGraphs, TheStreamsOfACommunicatorsCallsBelongToOneGraph) {
   Job job({0, 0});
   const Buffer<int32_t> a(0, std::vector<int32_t>{1});
   machine().begin_capture(job.stream(0));
   ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  ASSERT_EQ(add_up(a.data(), job.comm(0), job.stream(0)), ncclSuccess);
-  ASSERT_EQ(add_up(a.data(), job.comm(1), job.stream(1)), ncclSuccess);
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(add_up(a.data(), job.comm(rank), job.stream(0)), ncclSuccess);
+    ASSERT_EQ(add_up(a.data(), job.comm(rank), job.stream(1)), ncclSuccess);
+  }
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
   EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("only some of them are"));
   machine().end_capture(job.stream(0));
+}
+
+// As nccl-tests do with -G: a capture on the stream of each rank.
+TEST(DeviceGraphs, EachRankOfAGroupMayHaveAGraphOfItsOwn) {
+  if (machine().waits_in_launch()) {
+    GTEST_SKIP() << kWaitsInLaunch;
+  }
+  constexpr int kRanks = 4;
+  Job job(std::vector<int>(kRanks, 0));
+  std::vector<Buffer<int32_t>> data;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    data.emplace_back(0, std::vector<int32_t>{rank + 1});
+    machine().begin_capture(job.stream(rank));
+  }
+  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+    return add_up(data[static_cast<size_t>(rank)].data(), comm, stream);
+  });
+  std::vector<Graph> graphs;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    graphs.push_back(machine().end_capture(job.stream(rank)));
+  }
+  EXPECT_EQ(data[0].value(), 1);  // nothing has run
+  for (int replay = 0; replay < 2; ++replay) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      machine().replay(graphs[static_cast<size_t>(rank)], job.stream(rank));
+    }
+  }
+  job.synchronize();
+  for (const Buffer<int32_t>& each : data) {
+    EXPECT_EQ(each.value(), 10 * kRanks);
+  }
 }
 
 }  // namespace
