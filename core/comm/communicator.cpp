@@ -166,40 +166,57 @@ Result<bool> Communicator::change_links() {
   return now != before;
 }
 
+namespace {
+
+/// Whether some ranks do. `links`: by class, of all pairs of ranks.
+bool share_memory(std::span<const plexus_tuner_link_t> links) {
+  return links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0;
+}
+
+bool are_in_one_process(std::span<const plexus_tuner_link_t> links) {
+  uint64_t pairs = 0;
+  for (const plexus_tuner_link_t& link : links) {
+    pairs += link.count;
+  }
+  return pairs > 0 && links[PLEXUS_LINK_PROCESS].count == pairs;
+}
+
+}  // namespace
+
 void Communicator::make_runner() {
-  const plexus_tuner_link_t* const links = setup_.tuner_facts.links;
-  runner_.emplace(LaunchContext{
-      .plans = {.state = this,
-                .rank = setup_.rank,
-                .nranks = setup_.nranks,
-                .orders = setup_.topology->orders,
-                .costs = setup_.topology->costs.get(),
-                .connections = connections_.get(),
-                .filter = &setup_.filter,
-                .tuner = tuner_.get(),
-                .collnet = &setup_.collnet.ability,
-                .recorded = setup_.programs->algorithms(),
-                .deterministic = setup_.config.deterministic,
-                .shares_memory =
-                    links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0,
-                .channels_min = setup_.channels_min,
-                .channels_max = setup_.channels_max,
-                .blocks = setup_.blocks,
-                .net_channels = setup_.net_channels,
-                .slot_bytes = setup_.slot_bytes,
-                .copy_methods = &setup_.copy_methods,
-                .device = device_rank_.get()},
-      .memory = &process_.memory,
-      .infos = *setup_.infos,
-      .log = call_log_.get(),
-      .profile = profile_.get(),
-      .async = &process_.async,
-      .launches = &process_.launches,
-      .peer_mapped = peer_mapped_.get(),
-      .registers_graphs = setup_.config.graph_register,
-      .orders_graphs = setup_.config.graph_mixing,
-      .changes_at = link_facts_ == nullptr ? nullptr : &link_facts_->due(),
-      .change = [this] { return change_links(); }});
+  const std::span<const plexus_tuner_link_t> links = setup_.tuner_facts.links;
+  runner_.emplace(
+      LaunchContext{.plans = {.state = this,
+                              .rank = setup_.rank,
+                              .nranks = setup_.nranks,
+                              .orders = setup_.topology->orders,
+                              .costs = setup_.topology->costs.get(),
+                              .connections = connections_.get(),
+                              .filter = &setup_.filter,
+                              .tuner = tuner_.get(),
+                              .collnet = &setup_.collnet.ability,
+                              .recorded = setup_.programs->algorithms(),
+                              .deterministic = setup_.config.deterministic,
+                              .shares_memory = share_memory(links),
+                              .in_one_process = are_in_one_process(links),
+                              .channels_min = setup_.channels_min,
+                              .channels_max = setup_.channels_max,
+                              .blocks = setup_.blocks,
+                              .net_channels = setup_.net_channels,
+                              .slot_bytes = setup_.slot_bytes,
+                              .copy_methods = &setup_.copy_methods,
+                              .device = device_rank_.get()},
+                    .memory = &process_.memory,
+                    .infos = *setup_.infos,
+                    .log = call_log_.get(),
+                    .profile = profile_.get(),
+                    .async = &process_.async,
+                    .launches = &process_.launches,
+                    .peer_mapped = peer_mapped_.get(),
+                    .registers_graphs = setup_.config.graph_register,
+                    .orders_graphs = setup_.config.graph_mixing,
+                    .changes_at = link_facts_ == nullptr ? nullptr : &link_facts_->due(),
+                    .change = [this] { return change_links(); }});
 }
 
 void Communicator::open_connections() {

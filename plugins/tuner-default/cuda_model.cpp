@@ -23,6 +23,15 @@ constexpr ByProtocol kEfficiency = {0.5, 0.92, 1.0};
 // Bytes that make a channel worthwhile: what its threads move at once; for LL, for each chunk.
 constexpr ByProtocol kChannelBytesMin = {512 * 8, 640 * 8, 512 * 64};
 
+/// Costs of ranks of one process that share a device, measured on an H200 (docs/gpu-results.md): a
+/// step waits, synchronizes and tells its peer, which takes about as long with any protocol, and
+/// lines are moved as fast as one can be waited for.
+constexpr ByProtocol kCallUsShared = {7, 11, 11};
+constexpr ByProtocol kHopUsShared = {7.5, 8.5, 8};
+constexpr ByProtocol kChannelGbPerSShared = {0.5, 0.6, 15};
+constexpr double kMessageUsShared = 4.5;        // further messages of a rank, one after the other
+constexpr double kAddressedBytesShared = 2048;  // from here on they go by address, all at once
+
 /// In GB/s; rows by compute capability, the newest first.
 struct Generation {
   uint32_t sm;
@@ -50,6 +59,13 @@ Protocol protocol_of(const plexus_tuner_candidate_t& candidate) {
 const Generation& generation_of(uint32_t sm) {
   return *std::find_if(kGenerations.begin(), kGenerations.end(),
                        [&](const Generation& row) { return sm >= row.sm; });
+}
+
+/// Whether all ranks are in one process and on one device.
+bool share_device(const plexus_tuner_comm_t& comm) {
+  return comm.links[PLEXUS_LINK_PROCESS].count > 0 && comm.links[PLEXUS_LINK_HOST].count == 0 &&
+         comm.links[PLEXUS_LINK_NET].count == 0 && comm.links[PLEXUS_LINK_XDC].count == 0 &&
+         comm.cuda.ranks_per_device >= comm.nranks;
 }
 
 /// GB/s out of a rank to the others of its host, for any number of channels.
@@ -96,6 +112,9 @@ double hop_us(const Calibration& calibration,
               const plexus_tuner_candidate_t& candidate,
               bool tells_xdc) {
   const Protocol protocol = protocol_of(candidate);
+  if (share_device(comm)) {
+    return kHopUsShared[protocol];
+  }
   const double near_us = comm.cuda.nvlink != 0 ? kHopUsNvlink[protocol] : kHopUsPci[protocol];
   double us = near_us;
   const auto slower = [&](uint32_t kind) {
@@ -116,6 +135,29 @@ double hop_us(const Calibration& calibration,
     us = near_us + std::min(share, 1.0) * (us - near_us);
   }
   return us;
+}
+
+double xdc_latency_us(const Calibration& calibration, const plexus_tuner_comm_t& comm) {
+  const plexus_tuner_link_t& wide = comm.links[PLEXUS_LINK_XDC];
+  return wide.latency_ns > 0 ? static_cast<double>(wide.latency_ns) / 1e3
+                             : calibration.links[PLEXUS_LINK_XDC].latency_us;
+}
+
+/// No more channels than have work, and no more than saturate the link: `useful`.
+double channels_for(const plexus_tuner_comm_t& comm,
+                    const plexus_tuner_candidate_t& candidate,
+                    double size_bytes,
+                    double useful) {
+  const Protocol protocol = protocol_of(candidate);
+  double worth = kChannelBytesMin[protocol];
+  if (protocol == kLL) {
+    worth *= candidate.chunks_per_loop;
+  } else if (protocol == kSimple && share_device(comm)) {
+    worth *= comm.cuda.ranks_per_device / 2.0;  // more blocks start later
+  }
+  return std::clamp(std::floor(std::min(size_bytes / worth, useful)),
+                    static_cast<double>(std::max(candidate.channels_min, 1U)),
+                    static_cast<double>(std::max(candidate.channels_max, 1U)));
 }
 
 }  // namespace
@@ -140,20 +182,17 @@ CudaAnswer predict_cuda(const Calibration& calibration,
                             ? static_cast<double>(comm.cuda.memory_mbit_per_s) / kMbitOfGb
                             : kMemoryGbPerS;
   const double sharers = std::max(1U, comm.cuda.ranks_per_device);
-  const double channel_gb = protocol == kLL128 ? generation.channel_ll128
-                                               : generation.channel_simple * kEfficiency[protocol];
+  const bool shared = share_device(comm);
+  const double channel_gb = shared ? kChannelGbPerSShared[protocol]
+                            : protocol == kLL128
+                                ? generation.channel_ll128
+                                : generation.channel_simple * kEfficiency[protocol];
 
-  // No more channels than have work, and no more than saturate the link. Ranks that share a device
-  // take all its blocks: fewer do not saturate its memory.
+  // Ranks that share a device take all its blocks: fewer do not saturate its memory.
   const auto size_bytes = std::max(1.0, static_cast<double>(call.size_bytes));
   const double useful = sharers > 1 ? std::max(1U, candidate.channels_max)
                                     : std::ceil(link * kEfficiency[protocol] / channel_gb);
-  const double worth = kChannelBytesMin[protocol] *
-                       (protocol == kLL ? static_cast<double>(candidate.chunks_per_loop) : 1);
-  const double wanted = std::min(size_bytes / worth, useful);
-  const double channels =
-      std::clamp(std::floor(wanted), static_cast<double>(std::max(candidate.channels_min, 1U)),
-                 static_cast<double>(std::max(candidate.channels_max, 1U)));
+  const double channels = channels_for(comm, candidate, size_bytes, useful);
 
   const auto chunks = static_cast<double>(candidate.chunks_per_loop);
   const double chunk_bytes = std::min(static_cast<double>(candidate.chunk_bytes),
@@ -170,24 +209,29 @@ CudaAnswer predict_cuda(const Calibration& calibration,
   const bool has_totals = candidate.chunks_in_all > 0;
   const double per_rank = has_totals ? static_cast<double>(candidate.chunks_in_all) / comm.nranks
                                      : static_cast<double>(candidate.chunks_moved);
-  const double touched = 2 * per_rank + static_cast<double>(candidate.chunks_reduced);
+  // Who exchanges whole buffers replaces what a peer reads, and so sends a copy in each round.
+  const bool copies =
+      shared && candidate.chunks_per_loop == 1 && candidate.rounds <= candidate.chunks_reduced;
+  const double touched = 2 * per_rank + static_cast<double>(candidate.chunks_reduced) +
+                         (copies ? 2.0 * candidate.rounds : 0);
   const double memory_us = loops * touched * sharers * channels * chunk_bytes /
                            kEfficiency[protocol] / (memory * kBytesPerUsOfGb);
 
   const bool tells_xdc = comm.links[PLEXUS_LINK_XDC].count > 0 && candidate.xdc_rounds > 0;
-  double xdc_us = 0;
-  if (tells_xdc) {
-    const plexus_tuner_link_t& wide = comm.links[PLEXUS_LINK_XDC];
-    const double latency_us = wide.latency_ns > 0 ? static_cast<double>(wide.latency_ns) / 1e3
-                                                  : calibration.links[PLEXUS_LINK_XDC].latency_us;
-    const double bytes = loops * static_cast<double>(candidate.xdc_chunks) * channels * chunk_bytes;
-    xdc_us = candidate.xdc_rounds * latency_us + bytes / (link * kBytesPerUsOfGb);
-  }
+  const double leaving_bytes =
+      loops * static_cast<double>(candidate.xdc_chunks) * channels * chunk_bytes;
+  const double xdc_us = tells_xdc ? candidate.xdc_rounds * xdc_latency_us(calibration, comm) +
+                                        leaving_bytes / (link * kBytesPerUsOfGb)
+                                  : 0;
+  const bool in_turn = shared && candidate.chunks_per_loop > 1 &&
+                       (protocol != kSimple || chunk_bytes < kAddressedBytesShared);
+  const double messages_us =
+      in_turn ? std::max(0.0, moved - candidate.rounds) * kMessageUsShared : 0;
   const double chunk_us = channels * chunk_bytes / (gb_per_s * kBytesPerUsOfGb);
   const double fill_us = std::max(0.0, candidate.rounds - moved) * chunk_us;
-  const double time_us = kCallUs[protocol] +
+  const double time_us = (shared ? kCallUsShared : kCallUs)[protocol] +
                          candidate.rounds * hop_us(calibration, comm, candidate, tells_xdc) +
-                         std::max(link_us, memory_us) + fill_us + xdc_us;
+                         messages_us + std::max(link_us, memory_us) + fill_us + xdc_us;
   return {.time_us = time_us, .channels = static_cast<uint32_t>(channels)};
 }
 

@@ -4,8 +4,8 @@
 // depends on its protocol, channels work in parallel, and ranks of one device share its memory.
 //
 // The numbers are those that NCCL publishes in the constants of its tuner ABI (latencies by link
-// and protocol, bandwidth of a channel and of LL by GPU). They have not been verified by
-// measurements.
+// and protocol, bandwidth of a channel and of LL by GPU), which have not been verified by
+// measurements. Those of ranks of one process that share a device were measured.
 #pragma once
 
 #include "plugins/tuner-default/cost_model.hpp"

@@ -106,6 +106,48 @@ TEST(CudaModel, RanksOfOneDeviceShareItsMemory) {
   EXPECT_LT(us, 1.2 * touched / (4000 * 1e3));
 }
 
+/// Eight ranks of a process on one card, and three of their algorithms (the numbers of a loop are
+/// those that the host says of them).
+struct OneCard {
+  static plexus_tuner_comm_t comm() {
+    plexus_tuner_comm_t made = gpus_of(8, 8);
+    made.links[PLEXUS_LINK_PROCESS] = made.links[PLEXUS_LINK_HOST];
+    made.links[PLEXUS_LINK_HOST] = {};
+    return made;
+  }
+  static double us(uint64_t size_bytes,
+                   const plexus_tuner_candidate_t& of,
+                   const char* protocol,
+                   uint32_t chunk_bytes) {
+    plexus_tuner_candidate_t candidate = of;
+    candidate.protocol = protocol;
+    candidate.chunk_bytes = chunk_bytes;
+    candidate.channels_min = 1;
+    candidate.channels_max = 32;
+    return predict(comm(), size_bytes, candidate).time_us;
+  }
+  static double simple_us(uint64_t size_bytes, const plexus_tuner_candidate_t& of) {
+    return us(size_bytes, of, "Simple", 512 << 10);
+  }
+  const plexus_tuner_candidate_t all_pairs = with_totals(candidate_of(1, 1, 7), 56, 7);
+  const plexus_tuner_candidate_t doubling = with_totals(candidate_of(3, 1, 3), 24, 3);
+  const plexus_tuner_candidate_t two_shot = with_totals(candidate_of(2, 8, 14), 112, 7);
+};
+
+// What an H200 said: docs/gpu-results.md.
+TEST(CudaModel, RanksOfAProcessOnOneDeviceRankAlgorithmsAsTheCardDid) {
+  const OneCard card;
+  // 4 KiB: all_pairs 26 us, doubling 41, two_shot, whose messages are short, 86.
+  EXPECT_LT(card.simple_us(4096, card.all_pairs), card.simple_us(4096, card.doubling));
+  EXPECT_LT(card.simple_us(4096, card.doubling), card.simple_us(4096, card.two_shot));
+  // 1 MiB: two_shot 47, doubling 73, all_pairs 73.
+  EXPECT_LT(card.simple_us(1 << 20, card.two_shot), card.simple_us(1 << 20, card.doubling));
+  EXPECT_LT(card.simple_us(1 << 20, card.two_shot), card.simple_us(1 << 20, card.all_pairs));
+  // LL is faster for 8 bytes only: of 64 KiB, all_pairs 46 us with LL, 36 with Simple.
+  EXPECT_LT(card.us(8, card.all_pairs, "LL", 4096), card.simple_us(8, card.all_pairs));
+  EXPECT_GT(card.us(65536, card.all_pairs, "LL", 4096), card.simple_us(65536, card.all_pairs));
+}
+
 TEST(CudaModel, NetworksAndPciCostMorePerHop) {
   auto pci = gpus_of(8);
   pci.cuda.nvlink = 0;
