@@ -166,7 +166,9 @@ struct RecordedCall {
 
 /// An Error: a member is missing.
 Result<RecordedCall> read_recorded(const WorkloadJson& about, const char* kind, size_t place) {
-  const uint64_t element_bytes = element_bytes_of(text_of(about, "datatype"));
+  const std::string type = text_of(about, "datatype");
+  constexpr const char* kUint8InNccl = "Unknown";  // what NCCL 2.28 tells profilers of it
+  const uint64_t element_bytes = type == kUint8InNccl ? 1 : element_bytes_of(type);
   const uint64_t count = exact_number(about, "count", 0);
   const uint64_t nranks = exact_number(about, "nranks", 0);
   if (element_bytes == 0 || count > kBytesMax || nranks == 0 || nranks > kRecordedRanksMax) {
