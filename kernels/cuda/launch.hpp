@@ -20,8 +20,9 @@ inline constexpr uint32_t kDeviceThreadsMax = 256;
 uint32_t device_blocks_max(uint32_t threads, int* error) noexcept;
 
 /// Starts one cooperative launch that runs blocks[0, count) on `stream`. All ranks and channels of
-/// this process that work together on this device belong in the same launch. `blocks` must be
-/// readable by the device and unchanged until the launch has ended. Does not wait.
+/// this process that work together on this device belong in the same launch. `blocks` and the
+/// works of their queues must be readable by the host, now, and by the device, and unchanged until
+/// the launch has ended. Does not wait.
 int launch_blocks(const DeviceBlock* blocks,
                   uint32_t count,
                   uint32_t threads,

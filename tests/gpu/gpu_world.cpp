@@ -71,12 +71,21 @@ size_t GpuWorld::arena_bytes(const Call& call, const GpuOptions& options) {
   return bytes + options.channels * links * link_bytes(call) + (1U << 20);
 }
 
+size_t GpuWorld::table_bytes(const Call& call, const GpuOptions& options) {
+  size_t bytes = kAlignment;
+  for (const Program& program : call.programs) {
+    bytes += rounded(sizeof(DeviceWork)) + program.lanes.size() * sizeof(DeviceBlock);
+  }
+  return options.channels * bytes;
+}
+
 GpuWorld::GpuWorld(const Call& call, const GpuOptions& options)
     : call_(call),
       options_(options),
       nranks_(call.programs.size()),
       buffer_bytes_(blocks_of(call) * call.count * element_size(call.type)),
       arena_(arena_bytes(call, options), options.host_rank >= 0),
+      tables_(table_bytes(call, options), true),
       controls_(nranks_),
       done_(nranks_ * options.channels),
       hashes_(nranks_, kHash) {
@@ -234,7 +243,7 @@ DeviceWork GpuWorld::make_work(size_t rank, uint32_t channel, std::span<const Li
 
 DeviceQueue GpuWorld::make_queue(size_t rank, uint32_t channel, std::span<const Link> links) {
   DeviceWork work = make_work(rank, channel, links);
-  return {.works = arena_.put(std::span(&work, 1)),
+  return {.works = tables_.put(std::span(&work, 1)),
           .work_count = 1,
           .block_count = work.lane_count,
           .barrier = reinterpret_cast<DeviceBarrier*>(arena_.reserve(sizeof(DeviceBarrier))),
@@ -259,9 +268,10 @@ void GpuWorld::build() {
       }
     }
   }
-  blocks_ = arena_.put(std::span(blocks));
+  blocks_ = tables_.put(std::span(blocks));
   block_count_ = static_cast<uint32_t>(blocks.size());
   arena_.write();
+  tables_.write();
 }
 
 void GpuWorld::start(cudaStream_t stream) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA ranks on one GPU in a single launch: a small version of what the library's device backend
-// sets up. Everything but the words shared by host and device is in one block of device memory that
-// is written once.
+// sets up. Everything but the words shared by host and device and the launch's tables is in one
+// block of device memory that is written once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -112,6 +112,7 @@ class GpuWorld {
     uint32_t* claimed;
   };
   [[nodiscard]] static size_t arena_bytes(const Call& call, const GpuOptions& options);
+  [[nodiscard]] static size_t table_bytes(const Call& call, const GpuOptions& options);
   [[nodiscard]] std::vector<Link> make_links();
   DeviceSend* put_send(size_t peer, const Link& link);
   DeviceRecv* put_recv(size_t peer, const Link& link);
@@ -135,6 +136,7 @@ class GpuWorld {
   size_t nranks_;
   size_t buffer_bytes_;
   Arena arena_;
+  Arena tables_;  // blocks and works, which the launch may read: pinned
   Pinned<DeviceControl> controls_;
   Pinned<uint64_t> done_;
   std::vector<RankMemory> memory_;

@@ -27,7 +27,8 @@ namespace {
 constexpr double kFloorMax = 1.45;    // relative to the floor of an all_reduce
 constexpr double kLatencyMax = 2.00;  // relative to an empty kernel
 
-constexpr size_t kGridBytes[] = {8, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
+constexpr size_t kGridBytes[] = {8,         1 << 10, 4 << 10, 16 << 10, 64 << 10,
+                                 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 
 /// Microseconds per call for `calls` calls of `start`, until `wait` returns; after as many that are
 /// not measured, which take what is needed for so many calls in flight.
@@ -298,7 +299,7 @@ void measure_grid(int nranks) {
   for (const size_t size_bytes : kGridBytes) {
     std::printf(" %zu |", size_bytes);
   }
-  std::printf("\n|---|---|---|---|---|---|---|---|---|\n");
+  std::printf("\n|---|---|---|---|---|---|---|---|---|---|---|\n");
   grid_row(nranks, "", "");
   for (const char* const algorithm :
        {"allpairs", "doubling", "quadrupling", "twoshot", "tree", "ring"}) {
