@@ -7,6 +7,7 @@
 //   gpu_measure             a few sizes as the library does them
 //   gpu_measure sweep       more sizes; algorithms, protocols and channels given
 //   gpu_measure grid        short messages: us by algorithm, protocol and size
+//   gpu_measure captured    what calls cost while graphs hold many captured ones
 //   gpu_measure copy|sum|small   one call, for a profiler: broadcast of 256 MiB on 2 ranks,
 //   all_reduce of
 //                           256 MiB on 8, of 8 bytes on 8
@@ -309,6 +310,43 @@ void measure_grid(int nranks) {
   }
 }
 
+/// Of the host, from the begin of a group to its end, while the communicators' captured calls are
+/// held by graphs.
+void measure_captured() {
+  constexpr int kCallsOfGraph = 1000;
+  constexpr int kCalls = 5000;
+  Ranks ranks(2);
+  const auto buffers = ranks.buffers(2);
+  const DeviceStream stream = ranks.job().stream(0);
+  const auto call = [&] { ranks.all_reduce(buffers, 2, true); };
+  call();  // connects
+  ranks.wait();
+  std::printf(
+      "\n| captured calls that graphs hold | us of a group's calls, median of %d |\n|---|---|\n",
+      kCalls);
+  std::vector<Graph> graphs;
+  for (const int held : {0, 1000, 10'000}) {
+    while (static_cast<int>(graphs.size()) * kCallsOfGraph < held) {
+      machine().begin_capture(stream);
+      for (int i = 0; i < kCallsOfGraph; ++i) {
+        call();
+      }
+      graphs.push_back(machine().end_capture(stream));
+    }
+    std::vector<double> times_us;
+    for (int i = 0; i < kCalls; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      call();
+      const auto end = std::chrono::steady_clock::now();
+      times_us.push_back(std::chrono::duration<double, std::micro>(end - begin).count());
+      ranks.wait();
+    }
+    const auto middle = times_us.begin() + kCalls / 2;
+    std::nth_element(times_us.begin(), middle, times_us.end());
+    std::printf("| %d | %.2f |\n", held, *middle);
+  }
+}
+
 /// One call after another of the same shape, so that the profiled one connects nothing.
 void call_twice(std::string_view what) {
   Ranks ranks(what == "copy" ? 2 : 8);
@@ -339,6 +377,10 @@ int measure(std::string_view what) {
   if (what == "grid") {
     measure_grid(8);
     measure_grid(2);
+    return 0;
+  }
+  if (what == "captured") {
+    measure_captured();
     return 0;
   }
   const double copied = copy_rate(megabytes(1024), 20);
