@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`plexus tune` writes a calibration that the tuner takes, and says where it is."""
 import json
+import os
 import pathlib
+import re
+import signal
 import tempfile
 
 import job
@@ -69,6 +72,23 @@ class Tune(job.Test):
             missing = f"time was up after {seconds} s: messages in "
             self.assertRegex(ended.stderr, missing + r"\d+ of 100 passes; the file says so; --seconds gives more\n")
             self.assertRegex(json.loads(file.read_text())["about"], r"; time was up: messages in \d+ of 100 passes$")
+
+    def test_a_signal_keeps_what_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "tune.json")
+            # 2>&1: that measurements of the second part are done is said on stderr.
+            started = self.start(["bash", "-c", 'exec "$@" 2>&1', "tune", job.PLEXUS, "tune", "--passes", "100", "--ranks", "2", "--colls",
+                                  "reduce,alltoall", "--seconds", "100", "--output", str(file)])
+            while not re.match(r"plexus tune: all algorithms: [1-9]", started.read_line()):
+                pass
+            os.kill(started.pid, signal.SIGINT)
+            ended = started.end(120)
+            self.assertEqual(ended.returncode, 0, ended.stdout)
+            about = json.loads(file.read_text())["about"]
+            self.assertRegex(about, r"; ended by a signal: the model's numbers in \d+ of 100 passes, all algorithms in \d+ of 100 passes, "
+                             r"messages not at all$")
+            self.assertIn("plexus tune: ended by a signal: ", ended.stdout)
+            self.assertTrue(json.loads(file.read_text())["measured"])
 
     def test_a_place_that_cannot_be_written_is_one_sentence(self):
         ended = self.tune("--output", "/proc/nothing/tune.json")

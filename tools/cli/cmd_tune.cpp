@@ -114,6 +114,9 @@ void add_host_probes(tune::HostTimes& times, std::vector<Probe>& probes) {
                          tune::kCrowdBytes, &times.crowd_twoshot_large));
 }
 
+constexpr const char* kMoreTime =
+    "measure while the machine has less to do, or give it more time (--seconds)";
+
 /// Runs all probes in turn, pass after pass; keeps the minimum of each. When the stage is over it
 /// ends after the first pass, `deadline` even that. Returns the number of passes.
 Result<int> measure_all(const std::vector<Probe>& probes,
@@ -128,11 +131,10 @@ Result<int> measure_all(const std::vector<Probe>& probes,
     MeasureInput input = one.input;
     input.deadline = deadline;
     auto time = measure_time(input);
-    if (time.has_error() && time.error().code() == Code::kTimeout) {
-      return fail(Code::kTimeout,
-                  "time was up after {} of the first {} measurements: measure while the machine "
-                  "has less to do, or give it more time (--seconds)",
-                  done, probes.size());
+    const bool is_late = time.has_error() && time.error().code() == Code::kTimeout;
+    if (is_late || (done + 1 < probes.size() && measurements_ended())) {
+      return fail(Code::kTimeout, "{} after {} of the first {} measurements: {}",
+                  tune::Stage::why_over(), done, probes.size(), kMoreTime);
     }
     if (time.has_error()) {
       return std::move(time).error();
@@ -264,7 +266,9 @@ std::string fit_text(const Measured& measured) {
   return tune::format_calibration(
       links, host, measured.calls, measured.messages,
       fmt::format("plexus {} tune, {} cores{}", PLEXUS_VERSION, cores_available(),
-                  measured.missing.empty() ? "" : "; time was up: " + measured.missing));
+                  measured.missing.empty()
+                      ? ""
+                      : fmt::format("; {}: {}", tune::Stage::why_over(), measured.missing)));
 }
 
 /// $XDG_CONFIG_HOME/plexus/tune.json, or the default of that variable.
@@ -385,6 +389,7 @@ Result<int> run_tune(const TuneOptions& options) {
     return kExitOk;
   }
   const Deadline deadline = Deadline::after(std::chrono::seconds(seconds_of(options)));
+  end_measurements_on_signals();
   Measured measured;
   if (options.only_messages) {
     PLEXUS_TRY(measure_for_simulator(options, deadline, measured));
@@ -394,7 +399,9 @@ Result<int> run_tune(const TuneOptions& options) {
   }
   const std::string text = fit_text(measured);
   fmt::print("{}", text);
-  if (!measured.missing.empty()) {
+  if (!measured.missing.empty() && measurements_ended()) {
+    fmt::print(stderr, "plexus tune: ended by a signal: {}; the file says so\n", measured.missing);
+  } else if (!measured.missing.empty()) {
     fmt::print(stderr,
                "plexus tune: time was up after {} s: {}; the file says so; --seconds gives more\n",
                seconds_of(options), measured.missing);

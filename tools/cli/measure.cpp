@@ -23,6 +23,13 @@ std::string nccl_name(Collective collective) {
   return text;
 }
 
+volatile std::sig_atomic_t signalled = 0;
+
+void note_signal(int number) {
+  signalled = 1;
+  (void)std::signal(number, SIG_DFL);
+}
+
 struct Output {
   std::string text;
   bool timed_out;  // `timeout` ended the command
@@ -58,6 +65,13 @@ std::string end_at(const Deadline& deadline) {
 
 }  // namespace
 
+void end_measurements_on_signals() {
+  (void)std::signal(SIGINT, note_signal);
+  (void)std::signal(SIGTERM, note_signal);
+}
+
+bool measurements_ended() { return signalled != 0; }
+
 Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) {
@@ -79,7 +93,7 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   const Output output = read_output(command);
   const auto json = nlohmann::json::parse(output.text, nullptr, false);
   const bool has_rows = json.is_object() && json.contains("rows") && !json["rows"].empty();
-  if (!has_rows && (output.timed_out || input.deadline.expired())) {
+  if (!has_rows && (output.timed_out || input.deadline.expired() || measurements_ended())) {
     return fail(Code::kTimeout, "measuring {} with {} took too long", name(input.collective),
                 input.algorithm);
   }

@@ -207,10 +207,10 @@ Result<MeasuredMessages> measure_messages(bool with_net, int cores, int passes, 
   if (measured.links.empty()) {
     const auto done = std::count_if(runs.begin(), runs.end(), is_measured);
     return fail(Code::kTimeout,
-                "time was up when {} of {} kinds of messages had been measured, too few to "
+                "{} when {} of {} kinds of messages had been measured, too few to "
                 "predict anything: measure while the machine has less to do, or give it more time "
                 "(--seconds)",
-                done, runs.size());
+                Stage::why_over(), done, runs.size());
   }
   measured.host = host_of(cores, calls, std::span(runs).subspan(links));
   return measured;

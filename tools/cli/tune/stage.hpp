@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/clock.hpp"
+#include "tools/cli/measure.hpp"
 
 namespace plexus::tune {
 
@@ -16,7 +17,12 @@ class Stage {
   Stage(std::string name, Deadline deadline);
 
   [[nodiscard]] const Deadline& deadline() const { return deadline_; }
-  [[nodiscard]] bool is_over() const { return deadline_.expired(); }
+  /// Or a signal has come: measurements_ended().
+  [[nodiscard]] bool is_over() const { return deadline_.expired() || measurements_ended(); }
+  /// Why, for the user.
+  [[nodiscard]] static const char* why_over() {
+    return measurements_ended() ? "ended by a signal" : "time was up";
+  }
   /// Whether the measurement after `done` of `all` need not hurry: time is left from their share.
   [[nodiscard]] bool is_ahead(size_t done, size_t all) const;
   /// Prints that, every two seconds at most.
