@@ -231,11 +231,11 @@ void Communicator::open_connections() {
       .slot_bytes = setup_.slot_bytes,
       .attach = setup_.copy_methods.attach,
       .runtime = process_.devices(),
-      .xdc_link = nullptr,
       .xdc_patience = std::chrono::milliseconds(setup_.config.xdc_timeout_ms),
       .xdc_retry = std::chrono::milliseconds(setup_.config.xdc_retry_ms),
       .on_xdc_share = [this](uint32_t datacenter,
                              uint32_t share) { link_facts_->report(datacenter, share); },
+      .link_counts = &link_counts,
       .collnet = setup_.collnet.context.get(),
       .collnet_members = [topology = setup_.topology](
                              int channel,

@@ -166,6 +166,7 @@ class Communicator final : public RankState, private DeviceWatch::Subject {
   std::atomic<bool> finalized{false};
   std::atomic<bool> revoked{false};
   CallingThread calling_thread;
+  LinkCounts link_counts;
   std::thread initializer;              // of a non-blocking init or split
   std::thread finalizer;                // of a non-blocking finalize
   std::atomic<bool> initialized{true};  // `initializer` is done, or there is none

@@ -10,7 +10,9 @@ MemberState describe_state(const Communicator& comm) {
   const Code code = comm.state();
   MemberState state{.error = static_cast<uint8_t>(code),
                     .is_finalized = comm.finalized.load(std::memory_order_relaxed),
-                    .is_aborted = comm.give_up.load(std::memory_order_relaxed)};
+                    .is_aborted = comm.give_up.load(std::memory_order_relaxed),
+                    .failovers = comm.link_counts.failovers.load(std::memory_order_relaxed),
+                    .resent = comm.link_counts.resent.load(std::memory_order_relaxed)};
   if (code != Code::kSuccess && code != Code::kInProgress) {
     state.why = comm.stop_reason().message();
   }

@@ -60,6 +60,8 @@ json describe_rank(const RasJob& job, const RasRank& rank) {
   made["collective_bytes"] = describe_bytes(*rank.said);
   made["sent_bytes"] = rank.said->bytes[static_cast<size_t>(Collective::kSend)];
   made["received_bytes"] = rank.said->bytes[static_cast<size_t>(Collective::kRecv)];
+  made["failovers"] = state.failovers;
+  made["resent_messages"] = state.resent;
   const RankStatus& status = rank.said->status;
   made["activity"] = name(status.activity);
   if (status.seconds > 0) {

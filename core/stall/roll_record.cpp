@@ -23,6 +23,8 @@ struct RollRankHead {
   int32_t device;
   std::array<uint64_t, CallLog::kCollectiveKinds> counts;
   std::array<uint64_t, kCollectiveCount> bytes;
+  uint64_t failovers;
+  uint64_t resent;
   uint8_t error;
   uint8_t is_finalized;
   uint8_t is_aborted;
@@ -52,6 +54,8 @@ std::string encode_piece(const RollProcess& process, size_t first, size_t end) {
                             .device = rank.device,
                             .counts = rank.counts,
                             .bytes = rank.bytes,
+                            .failovers = rank.state.failovers,
+                            .resent = rank.state.resent,
                             .error = rank.state.error,
                             .is_finalized = rank.state.is_finalized ? uint8_t{1} : uint8_t{0},
                             .is_aborted = rank.state.is_aborted ? uint8_t{1} : uint8_t{0},
@@ -93,6 +97,8 @@ std::optional<RollRank> decode_rank(ByteReader& reader) {
                   .state = {.error = head.error,
                             .is_finalized = head.is_finalized != 0,
                             .is_aborted = head.is_aborted != 0,
+                            .failovers = head.failovers,
+                            .resent = head.resent,
                             .why = printable(why)},
                   .counts = head.counts,
                   .bytes = head.bytes,

@@ -22,6 +22,8 @@ struct MemberState {
   uint8_t error = 0;  // as ncclCommGetAsyncError tells it
   bool is_finalized = false;
   bool is_aborted = false;
+  uint64_t failovers = 0;  // as LinkCounts
+  uint64_t resent = 0;
   std::string why = {};  // of the error; at most kWhyBytesMax
 };
 inline constexpr size_t kWhyBytesMax = 400;

@@ -5,6 +5,7 @@
 //   return name(choose_transport({.mine = mine, .peers = &peers}));  // "direct", "shm", ...
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -50,6 +51,19 @@ struct XdcLink {
   uint32_t datacenter = 0;  // the peer's
 };
 
+/// What became of a rank's connections to other datacenters. Threads: any.
+struct LinkCounts {
+  /// How often one went on after a loss, by another path or anew.
+  std::atomic<uint64_t> failovers{0};
+  /// Messages under way at these losses, which were sent again.
+  std::atomic<uint64_t> resent{0};
+  /// Of the end that sends.
+  void note_failover(uint64_t messages) noexcept {
+    failovers.fetch_add(1, std::memory_order_relaxed);
+    resent.fetch_add(messages, std::memory_order_relaxed);
+  }
+};
+
 /// What the ends of one rank are made with. Everything borrowed outlives them.
 struct TransportContext {
   int rank = 0;
@@ -69,6 +83,7 @@ struct TransportContext {
   std::chrono::milliseconds xdc_retry{0};
   /// How much of the way to a datacenter is left: see XdcRoutes::Changed.
   std::function<void(uint32_t datacenter, uint32_t share)> on_xdc_share = {};
+  LinkCounts* link_counts = nullptr;
   CollnetContext* collnet = nullptr;
   /// The ranks, one of each host, that meet in peer nranks + network.
   std::function<std::vector<int>(int channel, int network)> collnet_members = {};

@@ -3,11 +3,13 @@
 """The port of NCCL's RAS protocol: whichever process of a running job answers, it answers for all."""
 import json
 import os
+import pathlib
 import re
 import resource
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 import job
@@ -247,6 +249,42 @@ class Late(leaving_test.ScriptedRanks):
         self.assertEqual(verdict["rank"], 1)
         self.assertGreater(verdict["late_us"], 1000)
         self.assertGreater(verdict["period_us"], verdict["late_us"])
+
+
+class Links(leaving_test.ScriptedRanks):
+    """Two datacenters of one rank each, between which net-chaos of rank 0 cuts connections: at byte 2000 those with messages,
+    once in 170 calls, and those with acknowledgements never."""
+
+    def start_scripted(self):
+        self.environment["NCCL_HOSTID"] = f"host{len(self.started)}"
+        self.environment["PLEXUS_CHAOS_SCRIPT"] = "" if self.started else self.script
+        self.started.append(super().start_scripted())
+        return self.started[-1]
+
+    def metrics_after_a_stream(self, script):
+        fabric = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "fabric"
+        fabric.write_text("host host0 dc near\nhost host1 dc far\n")
+        port = job.free_port()
+        self.started, self.script = [], script
+        self.environment = {"NCCL_RAS_ADDR": f"localhost:{port}", "NCCL_NET_PLUGIN": "chaos", "NCCL_MAX_CTAS": "1",
+                            "PLEXUS_FABRIC_FILE": str(fabric), "PLEXUS_XDC_TIMEOUT_MSEC": str(int(job.bound(10_000)))}
+        ranks = self.start_world(2)
+        self.tell_all(ranks, "steps", "world", 170, 0)
+        ended = subprocess.run([job.PLEXUS, "doctor", "--ras", f"localhost:{port}", "--metrics"], capture_output=True, text=True,
+                               timeout=job.bound(60), env=job.clean_environment(), check=True)
+        return {(metric, int(rank)): float(value) for metric, rank, value in
+                re.findall(r'(?m)^plexus_(failovers|resent_messages)_total\{comm="0x[0-9a-f]+",rank="(\d)"\} ([0-9.e+]+)$', ended.stdout)}
+
+    def test_a_cut_counts_once_at_the_rank_that_sent(self):
+        for sender, script in enumerate(("send: cut=2000", "recv: cut=2000")):
+            with self.subTest(script):
+                counts = self.metrics_after_a_stream(script)
+                self.assertEqual((counts["failovers", sender], counts["failovers", 1 - sender]), (1, 0))
+                self.assertEqual(counts["resent_messages", 1 - sender], 0)
+        self.assertGreaterEqual(counts["resent_messages", 1], 1)  # it was cut when the message had to arrive
+
+    def test_nothing_is_counted_without_a_loss(self):
+        self.assertEqual(set(self.metrics_after_a_stream("").values()), {0})
 
 
 if __name__ == "__main__":

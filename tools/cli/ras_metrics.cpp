@@ -55,7 +55,7 @@ class Metrics {
 
 std::string number(const json& value) { return std::to_string(value.get<int64_t>()); }
 
-/// Absent in answers of jobs of NCCL.
+/// What answers of jobs of NCCL do not have.
 void add_bytes(Metrics& metrics,
                const std::string& hash,
                const std::string& rank,
@@ -84,6 +84,21 @@ void add_bytes(Metrics& metrics,
   }
 }
 
+void add_links(Metrics& metrics,
+               const std::string& hash,
+               const std::string& rank,
+               const json& answer) {
+  if (!answer.contains("failovers")) {
+    return;  // a job of NCCL
+  }
+  metrics.add("plexus_failovers_total", "counter",
+              "connections to other datacenters that went on after their link was lost",
+              {{"comm", hash}, {"rank", rank}}, answer.at("failovers").get<double>());
+  metrics.add("plexus_resent_messages_total", "counter",
+              "messages under way at such a loss, which were sent again",
+              {{"comm", hash}, {"rank", rank}}, answer.at("resent_messages").get<double>());
+}
+
 void add_comm(Metrics& metrics, const json& comm) {
   const std::string hash = comm.at("hash");
   for (const char* const list : {"ranks", "missing_ranks"}) {
@@ -103,6 +118,7 @@ void add_comm(Metrics& metrics, const json& comm) {
                   {{"comm", hash}, {"rank", index}, {"collective", kind}}, count.get<double>());
     }
     add_bytes(metrics, hash, index, rank, comm.at("size").get<double>());
+    add_links(metrics, hash, index, rank);
     metrics.add("plexus_rank_error", "gauge", "ncclResult_t of the rank's communicator; 0: none",
                 {{"comm", hash}, {"rank", index}},
                 rank.at("status").at("async_error").get<double>());

@@ -182,6 +182,7 @@ std::unique_ptr<End> make_xdc_end(EndRequest& request) {
                     .peer_name = describe_rank(key.peer, *request.peers),
                     .routes = request.shared.xdc_routes.get(),
                     .peer_datacenter = link.datacenter,
+                    .counts = context.link_counts,
                     .runtime = request.own_runtime(),
                     .device = request.mine.device,
                     .has_checksums = request.mine.net_checksum != 0});

@@ -61,6 +61,7 @@ struct XdcEndOptions {
   std::string peer_name;               // for messages
   XdcRoutes* routes = nullptr;         // hears which path is used; nullptr: nobody does
   uint32_t peer_datacenter = 0;
+  LinkCounts* counts = nullptr;      // nullptr: nobody counts
   DeviceRuntime* runtime = nullptr;  // set for a CUDA rank, whose kernels use the slots
   int device = -1;                   // that rank's device
   bool has_checksums = false;        // PLEXUS_NET_CHECKSUM
@@ -249,6 +250,7 @@ class XdcSender final : public XdcPump {
   Clock::time_point progress_at_{};
   Clock::time_point ask_at_{};
   uint64_t losses_ = 0;  // since something was acknowledged
+  uint64_t lost_ = 0;    // messages under way at these, until they are sent again
   std::string why_;      // the link was lost last
 };
 

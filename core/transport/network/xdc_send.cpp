@@ -141,6 +141,7 @@ Result<void> XdcSender::open(const ControlMessage& message, Clock::time_point no
   PLEXUS_TRY(check_count(message.count));
   if (std::exchange(has_begun_, true)) {
     PLEXUS_TRY(count_loss(message));
+    lost_ += next_ - std::min(next_, message.count);
   }
   drop();
   trial_.reset();
@@ -176,6 +177,9 @@ Result<void> XdcSender::progress_open(Clock::time_point now) {
   note_open();
   if (losses_ > 0) {
     PLEXUS_INFO(kNet, "connected to {} again via {}", options_.peer_name, route());
+    if (options_.counts != nullptr) {
+      options_.counts->note_failover(std::exchange(lost_, 0));
+    }
   }
   return ok();
 }

@@ -167,7 +167,13 @@ TEST(RollCall, ALoneProcessAnswersItself) {
 TEST(RollRecord, SurvivesItsBytes) {
   RollProcess process{.id = 7, .pid = 42, .host = "node1", .address = "10.0.0.1"};
   for (int rank = 0; rank < 100; ++rank) {
-    RollRank one{.group = 9, .nranks = 100, .device = rank, .state = {.error = 6, .why = "gone"}};
+    RollRank one{.group = 9,
+                 .nranks = 100,
+                 .device = rank,
+                 .state = {.error = 6,
+                           .failovers = 3,
+                           .resent = uint64_t{1} << 40,
+                           .why = "gone"}};
     one.counts[2] = 5;
     one.bytes[9] = 6;
     one.arrivals = {{.number = 3, .inside_ns = 4, .period_ns = 5}};
@@ -183,6 +189,8 @@ TEST(RollRecord, SurvivesItsBytes) {
     for (const RollRank& rank : decoded->ranks) {
       EXPECT_EQ(rank.status.rank, static_cast<int>(ranks++));
       EXPECT_EQ(rank.state.why, "gone");
+      EXPECT_EQ(rank.state.failovers, 3U);
+      EXPECT_EQ(rank.state.resent, uint64_t{1} << 40);
       EXPECT_EQ(rank.counts[2], 5U);
       EXPECT_EQ(rank.bytes[9], 6U);
       ASSERT_EQ(rank.arrivals.size(), 1U);

@@ -75,6 +75,7 @@ struct Link {
                        .retry = retry,
                        .peer_name = rank == 0 ? "rank 1 (there:22)" : "rank 0 (here:11)",
                        .routes = &routes[rank],
+                       .counts = &counts[rank],
                        .has_checksums = true};
     for (size_t way = 0; way < contexts.size(); ++way) {
       made.paths.push_back({&contexts[way], 0, fmt::format("Chaos {}", way)});
@@ -149,6 +150,7 @@ struct Link {
   std::array<XdcRoutes, 2> routes{
       XdcRoutes([this](uint32_t /*datacenter*/, uint32_t share) { left[0] = share; }),
       XdcRoutes([this](uint32_t /*datacenter*/, uint32_t share) { left[1] = share; })};
+  std::array<LinkCounts, 2> counts;
   std::vector<NetContext> contexts;
   std::vector<std::unique_ptr<Exchange>> exchanges;
   std::unique_ptr<XdcSendEnd> send;
@@ -240,6 +242,19 @@ TEST(XdcEnds, GoOnByAnotherWayWhenAConnectionBreaks) {
     EXPECT_TRUE(link.run(500)) << broken;
     EXPECT_FALSE(link.error.has_value()) << link.error->message();
     EXPECT_EQ(link.taken, 500U);
+  }
+}
+
+TEST(XdcEnds, CountAFailoverAndWhatIsSentAgainAtTheEndThatSends) {
+  for (const char* const broken : {"", "recv: cut=20KiB"}) {
+    Link link({broken, ""});
+    ASSERT_TRUE(link.connect());
+    EXPECT_TRUE(link.run(500)) << broken;
+    const bool is_cut = *broken != '\0';
+    EXPECT_EQ(link.counts[0].failovers, is_cut ? 1U : 0U);
+    EXPECT_EQ(link.counts[1].failovers, 0U);
+    EXPECT_EQ(link.counts[0].resent > 0, is_cut);  // it was cut when it had to arrive
+    EXPECT_LE(link.counts[0].resent, kWindow);
   }
 }
 
