@@ -77,6 +77,7 @@ struct Config {
   std::string device = "auto";
   bool check_pointers = false;
   bool check = false;
+  bool check_nan = false;
   std::string topo_file;
   std::string topo_dump_file;
   std::string graph_file;

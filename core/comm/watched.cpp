@@ -13,6 +13,9 @@ MemberState describe_state(const Communicator& comm) {
                     .is_aborted = comm.give_up.load(std::memory_order_relaxed),
                     .failovers = comm.link_counts.failovers.load(std::memory_order_relaxed),
                     .resent = comm.link_counts.resent.load(std::memory_order_relaxed)};
+  if (comm.input_check != nullptr) {
+    state.bad_input = comm.input_check->found();
+  }
   if (code != Code::kSuccess && code != Code::kInProgress) {
     state.why = comm.stop_reason().message();
   }

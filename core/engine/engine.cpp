@@ -106,6 +106,9 @@ void begin_run(Execution& execution) {
   execution.moved = false;
   execution.still_since = {};
   execution.error.reset();
+  if (execution.rank->input_check != nullptr) {
+    execution.rank->input_check->look(execution);
+  }
   const bool is_timed =
       execution.arrivals != nullptr && execution.remote == nullptr &&
       execution.arrivals->wants(execution.collectives_end, execution.has_collectives);

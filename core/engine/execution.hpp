@@ -16,6 +16,7 @@
 
 #include "core/base/result.hpp"
 #include "core/engine/arrival_times.hpp"
+#include "core/engine/input_check.hpp"
 #include "core/transport/connection.hpp"
 #include "kernels/host/executor.hpp"
 
@@ -77,6 +78,8 @@ class RankState {
   /// Calls that had not begun and have ended at their deadline: they count as not made. Used only
   /// by the thread that makes the rank's calls.
   std::vector<CallRecord> taken_back;
+  /// nullptr: PLEXUS_CHECK_NAN is not set, or the rank computes on a device.
+  std::unique_ptr<InputCheck> input_check;
   /// The reason why `stop` is set.
   [[nodiscard]] virtual Error stop_reason() const = 0;
   /// This rank has failed: sets `stop` and notifies all ranks.

@@ -23,6 +23,13 @@ std::map<int, std::string> names_in(const JobRoll& roll, uint64_t group) {
   return names;
 }
 
+/// " (node0:4711)"; "": it is not known.
+std::string place_in(const JobRoll& roll, uint64_t group, int rank) {
+  const std::map<int, std::string> names = names_in(roll, group);
+  const auto name = names.find(rank);
+  return name == names.end() ? "" : " (" + name->second + ")";
+}
+
 const char* advise(const std::string& cause) {
   const std::pair<const char*, const char*> kAdvice[] = {
       {"stopped", "look for a stopped or swapping process, or a host that is cut off"},
@@ -34,6 +41,7 @@ const char* advise(const std::string& cause) {
       {"slow", "look at that rank's host: load, clocks, memory"},
       {"late",
        "look at that rank's share of the work, and at its host: load, clocks, data loading"},
+      {"nan", "look at what that rank computed before that call: data, learning rate, overflow"},
       {"dead", "look at that process's log, exit code and host; restart the job, or shrink"},
       {"failed", "look at the first error in that rank's log; abort and remake the communicator"}};
   for (const auto& [name, advice] : kAdvice) {
@@ -54,6 +62,7 @@ RasJob::RasJob(const JobRoll& roll)
   for (const RasComm& comm : comms) {
     judge_comm(roll, comm);
     judge_arrivals(roll, comm);
+    judge_inputs(roll, comm);
   }
 }
 
@@ -203,24 +212,50 @@ void RasJob::judge_arrivals(const JobRoll& roll, const RasComm& comm) {
   if (!late.has_value()) {
     return;
   }
-  const std::map<int, std::string> names = names_in(roll, comm.group);
-  const auto name = names.find(late->rank);
-  const std::string where = name == names.end() ? "" : " (" + name->second + ")";
   constexpr double kPercent = 100;
-  verdicts.push_back(
-      {.group = comm.group,
-       .rank = late->rank,
-       .ranks = {late->rank},
-       .cause = "late",
-       .sentence = printable(
-           fmt::format("comm {:#x} of {} ranks: rank {}{} comes last to each call, by {:.0f} us "
-                       "of the {:.0f} us from one call to the next ({:.0f} %; collectives {} to "
-                       "{})",
-                       comm.group, comm.nranks, late->rank, where, late->late_us, late->period_us,
-                       kPercent * late->late_us / late->period_us, late->first, late->last)),
-       .advice = advise("late"),
-       .late_us = late->late_us,
-       .period_us = late->period_us});
+  verdicts.push_back({.group = comm.group,
+                      .rank = late->rank,
+                      .ranks = {late->rank},
+                      .cause = "late",
+                      .sentence = printable(fmt::format(
+                          "comm {:#x} of {} ranks: rank {}{} comes last to each call, by {:.0f} us "
+                          "of the {:.0f} us from one call to the next ({:.0f} %; collectives {} to "
+                          "{})",
+                          comm.group, comm.nranks, late->rank,
+                          place_in(roll, comm.group, late->rank), late->late_us, late->period_us,
+                          kPercent * late->late_us / late->period_us, late->first, late->last)),
+                      .advice = advise("late"),
+                      .late_us = late->late_us,
+                      .period_us = late->period_us});
+}
+
+/// The first one: by the number of the call, then by rank.
+void RasJob::judge_inputs(const JobRoll& roll, const RasComm& comm) {
+  const BadInput* first = nullptr;
+  RasVerdict verdict{.group = comm.group, .cause = "nan", .advice = advise("nan")};
+  for (const RasRank& rank : comm.ranks) {  // by rank
+    const BadInput& input = rank.said->state.bad_input;
+    if (input.text.empty()) {
+      continue;
+    }
+    if (first == nullptr || input.call < first->call) {
+      first = &input;
+      verdict.ranks.clear();
+    }
+    if (input.call == first->call) {
+      verdict.ranks.push_back(rank.rank);
+    }
+  }
+  if (first == nullptr) {
+    return;
+  }
+  verdict.rank = verdict.ranks.front();
+  const size_t others = verdict.ranks.size() - 1;
+  verdict.sentence = printable(fmt::format(
+      "comm {:#x} of {} ranks: rank {}{} was the first to give {}{}", comm.group, comm.nranks,
+      verdict.rank, place_in(roll, comm.group, verdict.rank), first->text,
+      others == 0 ? "" : fmt::format(" ({} more in the same call)", counted(others, "rank"))));
+  verdicts.push_back(std::move(verdict));
 }
 
 }  // namespace plexus

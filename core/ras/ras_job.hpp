@@ -36,7 +36,7 @@ struct RasVerdict {
   uint64_t group = 0;
   int rank = -1;  // the guilty one; the first of `ranks`
   std::vector<int> ranks = {};
-  std::string cause = {};  // a StallCause's name, "failed", "dead" or "late"
+  std::string cause = {};  // a StallCause's name, "failed", "dead", "late" or "nan"
   uint32_t seconds = 0;
   std::string sentence = {};
   std::string advice = {};  // what to look at
@@ -80,6 +80,7 @@ struct RasJob {
   void number_devices();
   void judge_comm(const JobRoll& roll, const RasComm& comm);
   void judge_arrivals(const JobRoll& roll, const RasComm& comm);
+  void judge_inputs(const JobRoll& roll, const RasComm& comm);
 
   std::map<Name, int> places_;
 };

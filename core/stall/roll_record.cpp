@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kRollMagic =
     0x4c4c4f52;  // a first word that neither a StallProbe nor an inquiry has
-constexpr uint32_t kRanksPerPieceMax = 64;
+constexpr uint32_t kRanksPerPieceMax = 48;  // at most 2.3 KiB each
 constexpr int32_t kNranksMax = 1 << 20;
 constexpr uint16_t kNameBytesMax = 255;
 constexpr uint32_t kStatusBytesMax = 1024;
@@ -25,6 +25,7 @@ struct RollRankHead {
   std::array<uint64_t, kCollectiveCount> bytes;
   uint64_t failovers;
   uint64_t resent;
+  uint64_t bad_call;
   uint8_t error;
   uint8_t is_finalized;
   uint8_t is_aborted;
@@ -56,11 +57,13 @@ std::string encode_piece(const RollProcess& process, size_t first, size_t end) {
                             .bytes = rank.bytes,
                             .failovers = rank.state.failovers,
                             .resent = rank.state.resent,
+                            .bad_call = rank.state.bad_input.call,
                             .error = rank.state.error,
                             .is_finalized = rank.state.is_finalized ? uint8_t{1} : uint8_t{0},
                             .is_aborted = rank.state.is_aborted ? uint8_t{1} : uint8_t{0},
                             .unused = {}});
     writer.put_text<uint16_t>(std::string_view(rank.state.why).substr(0, kWhyBytesMax));
+    writer.put_text<uint16_t>(std::string_view(rank.state.bad_input.text).substr(0, kWhyBytesMax));
     StatusSummary status;
     status.add(rank.status);
     writer.put_text<uint32_t>(encode(status));
@@ -75,6 +78,7 @@ std::string encode_piece(const RollProcess& process, size_t first, size_t end) {
 std::optional<RollRank> decode_rank(ByteReader& reader) {
   const auto head = reader.take<RollRankHead>();
   const std::string_view why = reader.take_text<uint16_t>(kWhyBytesMax);
+  const std::string_view bad_input = reader.take_text<uint16_t>(kWhyBytesMax);
   const std::string_view bytes = reader.take_text<uint32_t>(kStatusBytesMax);
   if (reader.broken() || head.nranks < 1 || head.nranks > kNranksMax || head.device < -1) {
     return std::nullopt;
@@ -99,6 +103,7 @@ std::optional<RollRank> decode_rank(ByteReader& reader) {
                             .is_aborted = head.is_aborted != 0,
                             .failovers = head.failovers,
                             .resent = head.resent,
+                            .bad_input = {.call = head.bad_call, .text = printable(bad_input)},
                             .why = printable(why)},
                   .counts = head.counts,
                   .bytes = head.bytes,

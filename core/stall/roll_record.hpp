@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/engine/input_check.hpp"
 #include "core/schedule/call_log.hpp"
 #include "core/stall/rank_status.hpp"
 
@@ -24,7 +25,8 @@ struct MemberState {
   bool is_aborted = false;
   uint64_t failovers = 0;  // as LinkCounts
   uint64_t resent = 0;
-  std::string why = {};  // of the error; at most kWhyBytesMax
+  BadInput bad_input = {};
+  std::string why = {};  // of the error; at most kWhyBytesMax, as bad_input.text
 };
 inline constexpr size_t kWhyBytesMax = 400;
 

@@ -17,6 +17,7 @@ namespace {
 
 HWY_EXPORT(find_reduce);
 HWY_EXPORT(stream_bytes);
+HWY_EXPORT(has_not_finite_bits);
 
 // ---- 8-bit floats: tables over the 65,536 pairs ----
 
@@ -201,6 +202,55 @@ void divide(
     default:
       copy(target, source, count * element_size(type));
   }
+}
+
+namespace {
+
+/// An element is infinite or NaN if all of these bits are set; 0: the type has no such values.
+uint64_t exponent_of(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+      return 0x7c00;
+    case DataType::kFloat32:
+      return 0x7f800000;
+    case DataType::kFloat64:
+      return 0x7ff0000000000000;
+    case DataType::kBfloat16:
+      return 0x7f80;
+    case DataType::kFloat8e4m3:
+      return 0x7f;  // has no infinity: one NaN of either sign
+    case DataType::kFloat8e5m2:
+      return 0x7c;
+    default:
+      return 0;
+  }
+}
+
+/// Of elements of which some are so.
+NotFinite count_not_finite(const std::byte* data, size_t count, DataType type) {
+  const size_t size_bytes = element_size(type);
+  const uint64_t exponent = exponent_of(type);
+  const uint64_t mantissa = (exponent & -exponent) - 1;
+  NotFinite found;
+  for (size_t i = 0; i < count; ++i) {
+    uint64_t bits = 0;  // the low bytes, as in ReduceOp::scalar_bits
+    std::memcpy(&bits, data + i * size_bytes, size_bytes);
+    if ((bits & exponent) == exponent && found.count++ == 0) {
+      found.first = i;
+      found.is_nan = (bits & mantissa) != 0 || type == DataType::kFloat8e4m3;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+NotFinite find_not_finite(const void* data, size_t count, DataType type) noexcept {
+  const uint64_t exponent = exponent_of(type);
+  const bool has_some = exponent != 0 && HWY_DYNAMIC_DISPATCH(has_not_finite_bits)(
+                                             data, count, element_size(type), exponent);
+  return has_some ? count_not_finite(static_cast<const std::byte*>(data), count, type)
+                  : NotFinite{};
 }
 
 void copy(void* target, const void* source, size_t size_bytes) noexcept {

@@ -26,6 +26,14 @@ void scale(
 void divide(
     void* target, const void* source, size_t count, DataType type, uint32_t divisor) noexcept;
 
+/// Of the elements of a floating type those that are NaN or infinite.
+struct NotFinite {
+  uint64_t count = 0;
+  uint64_t first = 0;   // index
+  bool is_nan = false;  // the first one
+};
+NotFinite find_not_finite(const void* data, size_t count, DataType type) noexcept;
+
 void copy(void* target, const void* source, size_t size_bytes) noexcept;
 /// Copies with non-temporal stores, for targets that are not read soon.
 void copy_streaming(void* target, const void* source, size_t size_bytes) noexcept;

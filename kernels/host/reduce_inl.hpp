@@ -155,6 +155,32 @@ ReducePair find_reduce(DataType type, ReduceKind kind) {
   return nullptr;
 }
 
+/// Whether some of the values have all bits of an exponent: adding its lowest bit carries into the
+/// sign.
+template <class T>
+HWY_INLINE bool has_not_finite(const void* data, size_t count, T exponent) {
+  const auto* const x = static_cast<const T*>(data);
+  const auto lowest = static_cast<T>(exponent & -exponent);
+  T carries = 0;
+  for (size_t i = 0; i < count; ++i) {
+    carries = static_cast<T>(carries | ((x[i] & exponent) + lowest));
+  }
+  return (carries & (T{1} << (8 * sizeof(T) - 1))) != 0;
+}
+
+bool has_not_finite_bits(const void* data, size_t count, size_t size_bytes, uint64_t exponent) {
+  switch (size_bytes) {
+    case 1:
+      return has_not_finite(data, count, static_cast<uint8_t>(exponent));
+    case 2:
+      return has_not_finite(data, count, static_cast<uint16_t>(exponent));
+    case 4:
+      return has_not_finite(data, count, static_cast<uint32_t>(exponent));
+    default:
+      return has_not_finite(data, count, exponent);
+  }
+}
+
 /// Non-temporal stores, 64 bytes at a time; normal stores for the unaligned head and the tail.
 void stream_bytes(void* target, const void* source, size_t size_bytes) {
   auto* to = static_cast<uint8_t*>(target);

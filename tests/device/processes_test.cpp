@@ -206,6 +206,14 @@ TEST(DeviceProcesses, MeetHostRanksInHostMemory) {
   EXPECT_THAT(logs[1], HasSubstr("via shm"));
 }
 
+TEST(DeviceProcesses, SayThatTheirInputsAreNotLookedAtWhereHostRanksAre) {
+  const auto logs = run_processes("all_reduce", {0, -1, 0}, {{"PLEXUS_CHECK_NAN", "1"}});
+  constexpr const char* kRefused = "PLEXUS_CHECK_NAN looks at the input of host ranks only: rank ";
+  EXPECT_THAT(logs[0], HasSubstr(kRefused));
+  EXPECT_THAT(logs[1], Not(HasSubstr(kRefused)));
+  EXPECT_THAT(logs[2], HasSubstr(kRefused));
+}
+
 TEST(DeviceProcesses, MeetOverANetwork) {
   const auto logs = run_processes("all_reduce", {0, 1, -1}, through_network());
   EXPECT_THAT(logs, Each(HasSubstr("via net")));

@@ -287,5 +287,42 @@ class Links(leaving_test.ScriptedRanks):
         self.assertEqual(set(self.metrics_after_a_stream("").values()), {0})
 
 
+class BadInput(leaving_test.ScriptedRanks):
+    """PLEXUS_CHECK_NAN=1."""
+
+    def verdicts_of(self, calls, **environment):
+        """Of 3 ranks, each call with what they give to it; and what the processes have said."""
+        port = job.free_port()
+        self.environment = {"NCCL_RAS_ADDR": f"localhost:{port}", "PLEXUS_CHECK_NAN": "1", **environment}
+        self.stderr = self.enterContext(tempfile.TemporaryFile())
+        ranks = self.start_world(3)
+        for call in calls:
+            for rank, value in zip(ranks, call):
+                rank.tell("sum", "world", value)
+            for rank in ranks:
+                self.assertEqual(rank.answer().code, 0)
+        ended = subprocess.run([job.PLEXUS, "doctor", "--ras", f"localhost:{port}", "--json"], capture_output=True, text=True,
+                               timeout=job.bound(60), env=job.clean_environment(), check=True)
+        self.stderr.seek(0)
+        return [verdict for verdict in json.loads(ended.stdout)["verdicts"] if verdict["cause"] == "nan"], self.stderr.read().decode()
+
+    def test_the_first_call_names_its_rank(self):
+        verdict, = (verdicts := self.verdicts_of([(1, 2, 3), (1, 2, "nan"), ("nan", "nan", "nan")]))[0]
+        self.assertEqual((verdict["rank"], verdict["ranks"]), (2, [2]))
+        self.assertRegex(verdict["sentence"], r"rank 2 \(.*\) was the first to give a NaN to all_reduce\(count 1, float, sum.*\), "
+                                              r"call number 1: element 0; 1 of its 1 elements are NaN or infinite$")
+        self.assertEqual(verdicts[1].count("(PLEXUS_CHECK_NAN)"), 3, "each rank says it once")
+        self.assertRegex(verdicts[1], r"plexus: comm 0x\w+: rank 2 of 3 gives a NaN to all_reduce\(.*\), call number 1: ")
+
+    def test_the_lowest_of_several_ranks_in_one_call_comes_first(self):
+        verdict, = self.verdicts_of([(1, "inf", "nan")])[0]
+        self.assertEqual((verdict["rank"], verdict["ranks"]), (1, [1, 2]))
+        self.assertIn("was the first to give an infinity to all_reduce", verdict["sentence"])
+
+    def test_nothing_is_said_of_good_inputs_nor_where_it_is_off(self):
+        self.assertEqual(self.verdicts_of([(1, 2, 3)] * 20), ([], ""))
+        self.assertEqual(self.verdicts_of([(1, "nan", 3)], PLEXUS_CHECK_NAN="0"), ([], ""))
+
+
 if __name__ == "__main__":
     job.main()

@@ -7,7 +7,7 @@
     init NAME ID NRANKS RANK
     split NAME CHILD COLOR    CHILD: its name; COLOR -1: in none
     split_now NAME CHILD COLOR  the same without blocking: at once in none, otherwise until the child is ready
-    sum NAME                  all_reduce of one float, 1.0; value: the result
+    sum NAME [VALUE]          all_reduce of one float, 1.0; value: the result
     steps NAME COUNT LATE     COUNT sums, each after 2 ms of other work and LATE ms more
     sum_until_error NAME      the same, until it fails
     broadcast NAME ROOT       of one float, ROOT's number + 1; value: the result
@@ -82,8 +82,8 @@ class Calls:
             _, code = self.error(child)
         return code, None
 
-    def sum(self, name):
-        given, got = ctypes.c_float(1), ctypes.c_float(0)
+    def sum(self, name, value=1):
+        given, got = ctypes.c_float(float(value)), ctypes.c_float(0)
         code = self.library.ncclAllReduce(ctypes.byref(given), ctypes.byref(got), 1, FLOAT, SUM, self.comms[name], None)
         return code, got.value
 

@@ -313,6 +313,23 @@ TEST(RasJson, NamesTheRankThatComesLast) {
                         "one call to the next (20 %; collectives 16 to 47)"));
 }
 
+TEST(RasJson, NamesTheFirstRankThatGaveANan) {
+  FourRanks job;
+  job.rank(0).state.bad_input = {.call = 8, .text = "a NaN to all_reduce, call number 8"};
+  job.rank(2).state.bad_input = {.call = 7, .text = "an infinity to reduce, call number 7"};
+  job.rank(3).state.bad_input = {.call = 7, .text = "a NaN to reduce, call number 7"};
+  const json report = job.parsed();
+  expect_strict(report);
+  ASSERT_EQ(report.at("verdicts").size(), 1U);
+  const json& verdict = report.at("verdicts").at(0);
+  EXPECT_EQ(verdict.at("cause"), "nan");
+  EXPECT_EQ(verdict.at("rank"), 2);
+  EXPECT_EQ(verdict.at("ranks"), json({2, 3}));
+  EXPECT_THAT(verdict.at("sentence"),
+              HasSubstr("rank 2 (node1:102) was the first to give an infinity to reduce, call "
+                        "number 7 (1 rank more in the same call)"));
+}
+
 TEST(RasJob, BlamesNobodyForLittleOrForOthers) {
   FourRanks even;
   for (size_t rank = 0; rank < 4; ++rank) {

@@ -173,6 +173,7 @@ TEST(RollRecord, SurvivesItsBytes) {
                  .state = {.error = 6,
                            .failovers = 3,
                            .resent = uint64_t{1} << 40,
+                           .bad_input = {.call = 5, .text = "a NaN"},
                            .why = "gone"}};
     one.counts[2] = 5;
     one.bytes[9] = 6;
@@ -189,6 +190,8 @@ TEST(RollRecord, SurvivesItsBytes) {
     for (const RollRank& rank : decoded->ranks) {
       EXPECT_EQ(rank.status.rank, static_cast<int>(ranks++));
       EXPECT_EQ(rank.state.why, "gone");
+      EXPECT_EQ(rank.state.bad_input.call, 5U);
+      EXPECT_EQ(rank.state.bad_input.text, "a NaN");
       EXPECT_EQ(rank.state.failovers, 3U);
       EXPECT_EQ(rank.state.resent, uint64_t{1} << 40);
       EXPECT_EQ(rank.counts[2], 5U);

@@ -344,6 +344,61 @@ TEST(Divide, TruncatesTowardsZero) {
   EXPECT_EQ(quotients[1], 66);
 }
 
+/// A pattern of each kind, in the low bytes.
+struct SpecialBits {
+  DataType type;
+  std::vector<uint64_t> nans;
+  std::vector<uint64_t> infinities;
+  std::vector<uint64_t> finite;  // the largest, and such with one bit less of the exponent
+};
+
+TEST(FindNotFinite, FindsEveryNanAndInfinityAtEveryPlaceAndNothingElse) {
+  const SpecialBits kSpecial[] = {
+      {DataType::kFloat16, {0x7c01, 0xffff}, {0x7c00, 0xfc00}, {0x7bff, 0xbc00, 0x03ff}},
+      {DataType::kBfloat16, {0x7f81, 0xffff}, {0x7f80, 0xff80}, {0x7f7f, 0xbf80, 0x007f}},
+      {DataType::kFloat32,
+       {0x7f800001, 0xffffffff},
+       {0x7f800000, 0xff800000},
+       {0x7f7fffff, 0xbf800000}},
+      {DataType::kFloat64,
+       {0x7ff0000000000001, ~uint64_t{0}},
+       {0x7ff0000000000000, 0xfff0000000000000},
+       {0x7fefffffffffffff, 0xbff0000000000000}},
+      {DataType::kFloat8e4m3, {0x7f, 0xff}, {}, {0x7e, 0xfe, 0x78}},
+      {DataType::kFloat8e5m2, {0x7d, 0xff}, {0x7c, 0xfc}, {0x7b, 0xbc}}};
+  constexpr size_t kCount = 150;
+  for (const SpecialBits& each : kSpecial) {
+    const size_t size_bytes = element_size(each.type);
+    std::vector<uint8_t> bytes(kCount * size_bytes + 1);
+    uint8_t* const data = bytes.data() + 1;  // misaligned
+    const auto put = [&](size_t at, uint64_t bits) {
+      std::memcpy(data + at * size_bytes, &bits, size_bytes);
+    };
+    for (size_t i = 0; i < kCount; ++i) {
+      put(i, each.finite[i % each.finite.size()]);
+    }
+    EXPECT_EQ(find_not_finite(data, kCount, each.type).count, 0U) << name(each.type);
+    for (const bool is_nan : {true, false}) {
+      for (const uint64_t bits : is_nan ? each.nans : each.infinities) {
+        for (size_t i = 0; i < kCount; ++i) {
+          put(i, bits);
+          const NotFinite found = find_not_finite(data, kCount, each.type);
+          EXPECT_EQ(found.count, 1U) << name(each.type) << " " << bits;
+          EXPECT_EQ(found.first, i);
+          EXPECT_EQ(found.is_nan, is_nan);
+          put(i, 0);
+        }
+      }
+    }
+    put(70, each.nans.front());
+    put(90, each.nans.back());
+    EXPECT_EQ(find_not_finite(data, kCount, each.type).count, 2U);
+  }
+  const std::vector<uint8_t> ones(64, 0xff);
+  EXPECT_EQ(find_not_finite(ones.data(), 16, DataType::kInt32).count, 0U);
+  EXPECT_EQ(find_not_finite(nullptr, 0, DataType::kFloat32).count, 0U);
+}
+
 TEST(CopyStreaming, CopiesAnyAlignmentAndLength) {
   std::vector<uint8_t> source(5000);
   for (size_t i = 0; i < source.size(); ++i) {
