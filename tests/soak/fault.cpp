@@ -31,34 +31,43 @@ constexpr std::string_view kOfAbort[] = {"called ncclCommAbort", "aborted"};
 constexpr std::string_view kOfQueued[] = {"called ncclCommAbort", "aborted",   "revoked",
                                           "did not come",         "has ended", "died"};
 
+// What a log says of who keeps others waiting.
+constexpr std::string_view kStopped[] = {"does not answer"};
+constexpr std::string_view kSlow[] = {"does not answer", "is still at work", "has not made that"};
+constexpr std::string_view kCutOff[] = {"does not answer", "that does not arrive",
+                                        "is held up by its network"};
+constexpr std::string_view kOtherCall[] = {"has not made that", "is still at work"};
+
 constexpr int kSoon = 20;      // seconds
 constexpr int kSilence = 120;  // a network that vanishes is noticed after 30 s, by each in turn
 constexpr int kPlenty = 60;
 
-constexpr Expectation harmless(int bound_s) { return {.is_harmless = true, .bound_s = bound_s}; }
-constexpr Expectation fatal(int bound_s, Texts causes) {
-  return {.is_harmless = false, .bound_s = bound_s, .causes = causes};
+constexpr Expectation harmless(int bound_s, Texts waits = {}) {
+  return {.is_harmless = true, .bound_s = bound_s, .waits = waits};
+}
+constexpr Expectation fatal(int bound_s, Texts causes, Texts waits = {}) {
+  return {.is_harmless = false, .bound_s = bound_s, .causes = causes, .waits = waits};
 }
 
 // Indexed by kind.
 constexpr std::array<Expectation, kNumFaults> kExpectations = {
-    fatal(kSoon, kLost),           // kill
-    harmless(kPlenty),             // stop
-    fatal(kPlenty, kLost),         // freeze: see FaultWatch, which ends the process at last
-    harmless(kPlenty),             // slow
-    harmless(kPlenty),             // drop
-    harmless(kPlenty),             // gap
-    fatal(kSilence, kLost),        // cut
-    fatal(kSilence, kLost),        // half-open
-    fatal(kSilence, kLost),        // reset
-    harmless(kPlenty),             // unauthenticated
-    harmless(kPlenty),             // full log
-    harmless(kPlenty),             // full /dev/shm
-    fatal(kSoon, kOfDescriptors),  // descriptors
-    fatal(kSoon, kOfMismatch),     // mismatch
-    fatal(kSoon, kOfAbort),        // abort
-    fatal(kSoon, kOfQueued),       // queued
-    harmless(kPlenty),             // refused
+    fatal(kSoon, kLost),              // kill
+    harmless(kPlenty, kStopped),      // stop
+    fatal(kPlenty, kLost, kStopped),  // freeze: see FaultWatch, which ends the process at last
+    harmless(kPlenty, kSlow),         // slow
+    harmless(kPlenty, kCutOff),       // drop
+    harmless(kPlenty, kCutOff),       // gap
+    fatal(kSilence, kLost, kCutOff),  // cut
+    fatal(kSilence, kLost, kCutOff),  // half-open
+    fatal(kSilence, kLost, kCutOff),  // reset
+    harmless(kPlenty),                // unauthenticated
+    harmless(kPlenty),                // full log
+    harmless(kPlenty),                // full /dev/shm
+    fatal(kSoon, kOfDescriptors),     // descriptors
+    fatal(kSoon, kOfMismatch, kOtherCall),  // mismatch
+    fatal(kSoon, kOfAbort),                 // abort
+    fatal(kSoon, kOfQueued),                // queued
+    harmless(kPlenty),                      // refused
 };
 
 /// Threads' steps of one kind, as (thread, step).

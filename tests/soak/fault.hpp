@@ -87,6 +87,8 @@ struct Expectation {
   bool is_harmless = false;  // every rank ends its program without an error
   int bound_s = 0;           // without progress for so long after it struck, the job hangs
   std::span<const std::string_view> causes{};  // an error that its victims report has one of these
+  // Likewise a log of who keeps them waiting; empty: such a fault lets nobody wait for long.
+  std::span<const std::string_view> waits{};
 };
 const Expectation& expectation_of(FaultKind kind);
 

@@ -113,9 +113,13 @@ TEST(Verdict, NamesARankByItsNumberOrItsProcess) {
 TEST(Verdict, FindsWhoKeepsOthersWaitingInALog) {
   const std::string waited =
       "NCCL WARN comm 0x3 of 4 ranks: rank 1 has waited for 30 s in all_reduce: ";
-  EXPECT_EQ(judge_log("NCCL WARN rank 2 (host:99) died\n", 99), 0);
-  EXPECT_EQ(judge_log(waited + "rank 2 (host:98) does not answer\n", 99), 1);
-  EXPECT_EQ(judge_log("a line\n" + waited + "rank 2 (host:99) does not answer\n", 99), 2);
+  const auto judge = [](const std::string& log) {
+    return judge_log(log, 99, FaultKind::kFreeze).reported;
+  };
+  EXPECT_EQ(judge("NCCL WARN rank 2 (host:99) died\n"), Reported::kNothing);
+  EXPECT_EQ(judge(waited + "rank 2 (host:98) does not answer\n"), Reported::kSomeRank);
+  EXPECT_EQ(judge(waited + "rank 2 (host:99) is still at work\n"), Reported::kGuiltyRank);
+  EXPECT_EQ(judge("a line\n" + waited + "rank 2 (host:99) does not answer\n"), Reported::kCause);
 }
 
 }  // namespace

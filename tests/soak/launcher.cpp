@@ -33,7 +33,7 @@ constexpr auto kGrace = std::chrono::milliseconds(2500);
 constexpr size_t kOutputLinesMax = 20;
 // Where a process may end before it was known to anybody: it is missed after that.
 constexpr int kJoinSeconds = 8;
-constexpr int kStallSeconds = 3;           // where ranks may wait for good
+constexpr int kStallSeconds = 2;           // where ranks may wait for long
 constexpr int kJoinSecondsOfNetwork = 40;  // later than a network that vanished is noticed
 
 std::string read_file(const std::string& path) {
@@ -127,8 +127,7 @@ std::vector<std::string> environment_of(const Job& job, int process, const std::
         "PLEXUS_BOOTSTRAP_TIMEOUT={}",
         (is_of_network(job.fault->kind) ? kJoinSecondsOfNetwork : kJoinSeconds) * time_factor()));
   }
-  if (job.fault.has_value() &&
-      (job.fault->kind == FaultKind::kFreeze || job.fault->kind == FaultKind::kMismatch)) {
+  if (job.fault.has_value() && !expectation_of(job.fault->kind).waits.empty()) {
     environment.emplace_back(fmt::format("PLEXUS_STALL_S={}", kStallSeconds));
   }
   if (job.measures_rates) {
@@ -353,7 +352,9 @@ bool Running::is_reported() const {
   }
   const pid_t guilty = children_[static_cast<size_t>(job_.fault->process)].pid;
   for (size_t process = 0; process < children_.size(); ++process) {
-    if (judge_log(read_file(output_path(folder_, static_cast<int>(process))), guilty) == 2) {
+    if (judge_log(read_file(output_path(folder_, static_cast<int>(process))), guilty,
+                  job_.fault->kind)
+            .reported >= Reported::kGuiltyRank) {
       return true;
     }
   }
@@ -363,10 +364,15 @@ bool Running::is_reported() const {
 void Running::judge_logs() {
   for (size_t process = 0; process < job_.processes.size(); ++process) {
     if (static_cast<int>(process) != job_.fault->process) {
-      const int reported = judge_log(read_file(output_path(folder_, static_cast<int>(process))),
-                                     children_[static_cast<size_t>(job_.fault->process)].pid);
-      outcome_.fault->nreported += reported > 0 ? 1 : 0;
-      outcome_.fault->nreported_named += reported > 1 ? 1 : 0;
+      const std::string log = read_file(output_path(folder_, static_cast<int>(process)));
+      const auto [reported, line] =
+          judge_log(log, children_[static_cast<size_t>(job_.fault->process)].pid, job_.fault->kind);
+      outcome_.fault->nreported += reported >= Reported::kSomeRank ? 1 : 0;
+      outcome_.fault->nreported_named += reported >= Reported::kGuiltyRank ? 1 : 0;
+      outcome_.fault->nreported_caused += reported == Reported::kCause ? 1 : 0;
+      if (reported == Reported::kSomeRank || reported == Reported::kGuiltyRank) {
+        outcome_.fault->unnamed.push_back(line.substr(line.find(" has waited for ")));
+      }
     }
   }
   outcome_.fault->waits = !are_all_over() && outcome_.findings.empty();

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string_view>
 
@@ -139,6 +140,11 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+bool has_any(const std::string& text, std::span<const std::string_view> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view each) { return text.find(each) != std::string::npos; });
+}
+
 /// As in "rank 3 (host:4711)".
 bool names_process(const std::string& text, pid_t process) {
   return text.find(fmt::format(":{})", process)) != std::string::npos;
@@ -183,15 +189,16 @@ int count_of(const std::vector<FaultResult>& results, bool FaultResult::*which) 
 std::string describe_row(FaultKind kind, const std::vector<FaultResult>& results) {
   const std::vector<double> first = times_of(results, &FaultResult::first_s);
   const std::vector<double> went_on = times_of(results, &FaultResult::went_on_s);
-  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
-                     kFaultNames[static_cast<size_t>(kind)], results.size(),
-                     count_of(results, &FaultResult::has_struck), first.size(),
-                     sum_of(results, &FaultResult::nerrors), sum_of(results, &FaultResult::nnamed),
-                     sum_of(results, &FaultResult::ncaused), describe(first),
-                     describe(times_of(results, &FaultResult::last_s)),
-                     sum_of(results, &FaultResult::nreported),
-                     sum_of(results, &FaultResult::nreported_named),
-                     count_of(results, &FaultResult::waits), went_on.size(), describe(went_on));
+  return fmt::format(
+      "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+      kFaultNames[static_cast<size_t>(kind)], results.size(),
+      count_of(results, &FaultResult::has_struck), first.size(),
+      sum_of(results, &FaultResult::nerrors), sum_of(results, &FaultResult::nnamed),
+      sum_of(results, &FaultResult::ncaused), describe(first),
+      describe(times_of(results, &FaultResult::last_s)), sum_of(results, &FaultResult::nreported),
+      sum_of(results, &FaultResult::nreported_named),
+      sum_of(results, &FaultResult::nreported_caused), count_of(results, &FaultResult::waits),
+      went_on.size(), describe(went_on));
 }
 
 void judge_error(const Job& job,
@@ -210,9 +217,7 @@ void judge_error(const Job& job,
   }
   const Expectation& expectation = expectation_of(job.fault->kind);
   const bool is_named = names(text, numbers, guilty) || names_maker(job, text);
-  const bool is_caused =
-      std::any_of(expectation.causes.begin(), expectation.causes.end(),
-                  [&](std::string_view cause) { return text.find(cause) != std::string::npos; });
+  const bool is_caused = has_any(text, expectation.causes);
   // Somebody who had no call with the guilty rank has left because of another error.
   if (job.fault->kind != FaultKind::kAbort && !names_process(text, guilty) &&
       text.find("called ncclCommAbort") != std::string::npos) {
@@ -250,16 +255,22 @@ bool names(const std::string& text, const std::vector<int>& ranks, pid_t process
   return false;
 }
 
-int judge_log(const std::string& log, pid_t guilty) {
+LogVerdict judge_log(const std::string& log, pid_t guilty, FaultKind kind) {
   constexpr std::string_view kWaited = " has waited for ";
-  int reported = 0;
+  LogVerdict best;
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
-    if (line.find(kWaited) != std::string::npos) {
-      reported = std::max(reported, names_process(line, guilty) ? 2 : 1);
+    if (line.find(kWaited) == std::string::npos) {
+      continue;
+    }
+    const Reported reported = !names_process(line, guilty)                ? Reported::kSomeRank
+                              : has_any(line, expectation_of(kind).waits) ? Reported::kCause
+                                                                          : Reported::kGuiltyRank;
+    if (reported > best.reported) {
+      best = {.reported = reported, .line = line};
     }
   }
-  return reported;
+  return best;
 }
 
 FaultResult judge_fault(const Job& job,
@@ -315,10 +326,10 @@ std::string FaultTally::describe() const {
   std::string text =
       "| fault | runs | struck | with errors | errors | name the rank | and the cause | first "
       "error, "
-      "s | last error, s | logs of long waits | name the rank | wait for good | went on | after, s "
-      "|\n"
+      "s | last error, s | logs of long waits | name the rank | and the cause | wait for good | "
+      "went on | after, s |\n"
       "|" +
-      repeat(" --- |", 14) + "\n";
+      repeat(" --- |", 15) + "\n";
   for (const auto& [kind, results] : results_) {
     text += describe_row(kind, results);
   }

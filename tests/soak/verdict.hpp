@@ -27,9 +27,11 @@ struct FaultResult {
   double first_s = -1;    // from the fault to the first error; -1: none
   double last_s = -1;     // to the last of all
   double went_on_s = -1;  // from the fault to the last right result without the guilty rank
-  // Processes that logged who keeps them waiting (PLEXUS_STALL_S), and those that named the guilty.
+  // Processes that logged who keeps them waiting (PLEXUS_STALL_S), those that named the guilty, and
+  // those that named the cause, too.
   int nreported = 0;
   int nreported_named = 0;
+  int nreported_caused = 0;
   bool waits = false;    // some calls have not ended, and will not
   int ndescriptors = 0;  // most that a process had more in the end than in the beginning
   int nthreads = 0;
@@ -44,9 +46,14 @@ FaultResult judge_fault(const Job& job,
                         pid_t guilty,
                         int64_t struck_us);
 
-/// What a process that is not guilty has logged of who keeps its ranks waiting. 0: nothing; 1: some
-/// rank; 2: a rank of the guilty process.
-int judge_log(const std::string& log, pid_t guilty);
+/// What a process that is not guilty has logged of who keeps its ranks waiting: the best of its
+/// lines.
+enum class Reported { kNothing, kSomeRank, kGuiltyRank, kCause };
+struct LogVerdict {
+  Reported reported = Reported::kNothing;
+  std::string line = {};
+};
+LogVerdict judge_log(const std::string& log, pid_t guilty, FaultKind kind);
 
 /// Does a sentence say "rank N", "ranks M and N" or the like, of one of these, or name the process?
 bool names(const std::string& text, const std::vector<int>& ranks, pid_t process);
