@@ -132,7 +132,7 @@ Result<int> measure_all(const std::vector<Probe>& probes,
     input.deadline = deadline;
     auto time = measure_time(input);
     const bool is_late = time.has_error() && time.error().code() == Code::kTimeout;
-    if (is_late || (done + 1 < probes.size() && measurements_ended())) {
+    if (is_late || (done + 1 < probes.size() && tune::measurements_ended())) {
       return fail(Code::kTimeout, "{} after {} of the first {} measurements: {}",
                   tune::Stage::why_over(), done, probes.size(), kMoreTime);
     }
@@ -389,7 +389,7 @@ Result<int> run_tune(const TuneOptions& options) {
     return kExitOk;
   }
   const Deadline deadline = Deadline::after(std::chrono::seconds(seconds_of(options)));
-  end_measurements_on_signals();
+  tune::end_measurements_on_signals();
   Measured measured;
   if (options.only_messages) {
     PLEXUS_TRY(measure_for_simulator(options, deadline, measured));
@@ -399,7 +399,7 @@ Result<int> run_tune(const TuneOptions& options) {
   }
   const std::string text = fit_text(measured);
   fmt::print("{}", text);
-  if (!measured.missing.empty() && measurements_ended()) {
+  if (!measured.missing.empty() && tune::measurements_ended()) {
     fmt::print(stderr, "plexus tune: ended by a signal: {}; the file says so\n", measured.missing);
   } else if (!measured.missing.empty()) {
     fmt::print(stderr,

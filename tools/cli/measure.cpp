@@ -13,6 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/cli/tune/stage.hpp"
+
 namespace plexus {
 namespace {
 
@@ -21,13 +23,6 @@ std::string nccl_name(Collective collective) {
   std::string text = name(collective);
   text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
   return text;
-}
-
-volatile std::sig_atomic_t signalled = 0;
-
-void note_signal(int number) {
-  signalled = 1;
-  (void)std::signal(number, SIG_DFL);
 }
 
 struct Output {
@@ -65,13 +60,6 @@ std::string end_at(const Deadline& deadline) {
 
 }  // namespace
 
-void end_measurements_on_signals() {
-  (void)std::signal(SIGINT, note_signal);
-  (void)std::signal(SIGTERM, note_signal);
-}
-
-bool measurements_ended() { return signalled != 0; }
-
 Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) {
@@ -93,7 +81,7 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   const Output output = read_output(command);
   const auto json = nlohmann::json::parse(output.text, nullptr, false);
   const bool has_rows = json.is_object() && json.contains("rows") && !json["rows"].empty();
-  if (!has_rows && (output.timed_out || input.deadline.expired() || measurements_ended())) {
+  if (!has_rows && (output.timed_out || input.deadline.expired() || tune::measurements_ended())) {
     return fail(Code::kTimeout, "measuring {} with {} took too long", name(input.collective),
                 input.algorithm);
   }

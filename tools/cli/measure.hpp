@@ -41,14 +41,9 @@ struct MeasuredTime {
   double least_us;  // least disturbed by other load
 };
 
-/// From now on SIGINT and SIGTERM end the measurements, not the program; a second one ends it.
-void end_measurements_on_signals();
-/// Whether one has come.
-[[nodiscard]] bool measurements_ended();
-
 /// Measures all sizes in one run, each out of place and in place if both are possible.
 /// kSystemError: it failed. kTimeout: it was not over by the deadline, or
-/// measurements_ended().
+/// tune::measurements_ended().
 [[nodiscard]] Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input);
 /// Measures the first size, out of place.
 [[nodiscard]] Result<MeasuredTime> measure_time(const MeasureInput& input);

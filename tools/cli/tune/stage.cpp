@@ -2,6 +2,7 @@
 #include "tools/cli/tune/stage.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <utility>
 
 #include <fmt/core.h>
@@ -11,7 +12,21 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
+volatile std::sig_atomic_t signalled = 0;
+
+void note_signal(int number) {
+  signalled = 1;
+  (void)std::signal(number, SIG_DFL);
+}
+
 }  // namespace
+
+void end_measurements_on_signals() {
+  (void)std::signal(SIGINT, note_signal);
+  (void)std::signal(SIGTERM, note_signal);
+}
+
+bool measurements_ended() { return signalled != 0; }
 
 Stage::Stage(std::string name, Deadline deadline)
     : name_(std::move(name)), start_(Clock::now()), deadline_(deadline), printed_(start_) {}

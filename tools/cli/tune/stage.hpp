@@ -7,9 +7,13 @@
 #include <string>
 
 #include "core/base/clock.hpp"
-#include "tools/cli/measure.hpp"
 
 namespace plexus::tune {
+
+/// From now on SIGINT and SIGTERM end the measurements, not the program; a second one ends it.
+void end_measurements_on_signals();
+/// Whether one has come.
+[[nodiscard]] bool measurements_ended();
 
 class Stage {
  public:
