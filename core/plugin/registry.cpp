@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kOwnPrefix = "libplexus-net-";
 constexpr std::string_view kOwnName = "net-";  // prefix of the names of Plexus's own plugins
 constexpr std::string_view kSuffix = ".so";
+constexpr std::string_view kJail = "net-jail";  // runs another plugin in a process of its own
 /// NCCL's default when NCCL_NET_PLUGIN is not set; vendors install their plugin under this name.
 constexpr std::string_view kDefaultNet = "libnccl-net.so";
 /// RCCL's, where there is no other.
@@ -242,8 +243,9 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
   } else if (list.named.empty() || options.all || options.falls_back) {
     for (const std::string_view own : kOwnPlugins) {
       const bool is_named =
-          std::any_of(list.named.begin(), list.named.end(),
-                      [&](const NetPluginEntry& each) { return short_name(each.name) == own; });
+          std::any_of(list.named.begin(), list.named.end(), [&](const NetPluginEntry& each) {
+            return short_name(each.name) == own || (each.name == kJail && each.label == own);
+          });
       if (!is_named) {
         const bool is_last =
             own == kOwnPlugins.back() || contains_name(list.excluded, kOwnPlugins.back());
@@ -445,6 +447,28 @@ Result<void> check_name_is_new(const std::vector<OpenNet>& nets, const OpenNet& 
   return ok();
 }
 
+/// `isolate=1` is a setting of the list itself: net-jail, which runs the plugin in a process of its
+/// own, takes its place. The network keeps its name.
+Result<void> isolate(NetPluginEntry& entry) {
+  const auto at = std::find_if(entry.settings.begin(), entry.settings.end(),
+                               [](const auto& setting) { return setting.first == "isolate"; });
+  if (at == entry.settings.end()) {
+    return ok();
+  }
+  if (at->second != "0" && at->second != "1") {
+    return fail(Code::kInvalidUsage, "isolate={} of {} in NCCL_NET_PLUGIN is not 0 or 1",
+                at->second, entry.name);
+  }
+  if (at->second == "1") {
+    const std::string name = short_name(entry.name);
+    entry.label = !entry.label.empty() ? entry.label : is_word(name) ? name : "jailed";
+    *at = {"PLEXUS_JAIL_NET", std::exchange(entry.name, std::string(kJail))};
+  } else {
+    entry.settings.erase(at);
+  }
+  return ok();
+}
+
 Result<NetPluginEntry> parse_entry(std::string_view text) {
   const size_t question = text.find('?');
   std::string_view name = text.substr(0, question);
@@ -475,6 +499,7 @@ Result<NetPluginEntry> parse_entry(std::string_view text) {
     std::replace(value.begin(), value.end(), ';', ',');
     entry.settings.emplace_back(setting.substr(0, equals), std::move(value));
   }
+  PLEXUS_TRY(isolate(entry));
   return entry;
 }
 

@@ -24,6 +24,8 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
     # For plugins that wrap others, so that they need not know NCCL's interface.
     "plugins/net-nccl": ["plugin-api", "plugins/support", "core/base", "core/plugin"],
+    # Its helper process loads any net plugin, as the core does.
+    "plugins/net-jail": ["plugin-api", "plugins/support", "core/base", "core/plugin"],
     "plugins/collnet-aggregator": ["plugin-api", "plugins/support", "security"],
     "kernels/layout": ["plugin-api"],
     "kernels/algorithms": ["kernels/layout"],

@@ -81,6 +81,20 @@ TEST(PluginList, EntriesMayHaveALabelAndSettings) {
   }
 }
 
+TEST(PluginList, IsolateReplacesAPluginByTheJailOfIt) {
+  const auto list =
+      parse_net_plugin_list("/opt/libnccl-net-x.so?isolate=1,w=y?A=b&isolate=1,z?isolate=0")
+          .value();
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  ASSERT_EQ(list.named.size(), 3u);
+  EXPECT_EQ(list.named[0],
+            (NetPluginEntry{"net-jail", "x", {{"PLEXUS_JAIL_NET", "/opt/libnccl-net-x.so"}}}));
+  EXPECT_EQ(list.named[1],
+            (NetPluginEntry{"net-jail", "w", {{"A", "b"}, {"PLEXUS_JAIL_NET", "y"}}}));
+  EXPECT_EQ(list.named[2], (NetPluginEntry{"z", "", Settings{}}));
+  EXPECT_TRUE(parse_net_plugin_list("x?isolate=yes").has_error());
+}
+
 TEST(PluginFiles, FollowTheNamingRules) {
   EXPECT_THAT(net_plugin_file_names("socket"),
               ElementsAre("socket", "libnccl-net-socket.so", "librccl-net-socket.so",
