@@ -20,7 +20,9 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "processes"))
 import job  # noqa: E402
 
-PLUGIN = os.path.join(os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin"), "libplexus-net-crashing.so")
+EXAMPLES = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
+PLUGIN = os.path.join(EXAMPLES, "libplexus-net-crashing.so")
+VENDORS = [os.path.join(EXAMPLES, f"libnccl-net-tcp-{version}.so") for version in ("v8", "v12")]  # of NCCL's ABI
 ENTRIES = """init device_count properties listen connect accept register_send register_recv deregister isend irecv test
              close_send close_recv close_listen net_path finalize""".split()
 KINDS = {  # kind -> what its error says of it
@@ -35,7 +37,7 @@ NOT_CALLED = {"net_path"}  # by a job of one datacenter
 Ended = collections.namedtuple("Ended", "codes text reached")
 
 
-def run(entry, kind, ranks, number=1):
+def run(entry, kind, ranks, number=1, plugin=PLUGIN):
     """How a job ends in which the plugin crashes in that call of `entry`, in these ranks."""
     rendezvous = f"127.0.0.1:{job.free_port()}"
     with tempfile.TemporaryDirectory(prefix="plexus-jail-") as folder:
@@ -46,7 +48,7 @@ def run(entry, kind, ranks, number=1):
             commands.append(job.Command(
                 job.perf("all_reduce", "-b", "8", "-e", "1M", "-f", "128", "-n", "1", "-w", "0", *job.limit(40), "--rank", rank,
                          "--nranks", 2, "--rendezvous", rendezvous), NCCL_HOSTID=f"host{rank}", NCCL_SOCKET_IFNAME="lo",
-                NCCL_NET_PLUGIN=f"{PLUGIN}?isolate=1,net-socket", NCCL_ALLNET_ENABLE="1", NCCL_DEBUG="WARN",
+                NCCL_NET_PLUGIN=f"{plugin}?isolate=1,net-socket", NCCL_ALLNET_ENABLE="1", NCCL_DEBUG="WARN",
                 PLEXUS_JAIL_TIMEOUT_MS=str(round(job.bound(1000))), **crash))
         try:
             ended = [command.end(60) for command in commands]
@@ -91,8 +93,11 @@ class Jail(unittest.TestCase):
             print(f"| {entry} | {sum(each.values())} | {each['went on']} | {each['error']} |")
 
     def test_a_plugin_that_does_not_crash_does_its_job(self):
-        ended = run("none", "segv", ())
-        self.assertEqual(ended.codes, [0, 0], ended.text)
+        for plugin in (PLUGIN, *VENDORS):
+            with self.subTest(plugin):
+                ended = run("none", "segv", (), plugin=plugin)
+                self.assertEqual(ended.codes, [0, 0], ended.text)
+                self.assertNotIn("WARN", ended.text)
 
 
 def measure_cost():
