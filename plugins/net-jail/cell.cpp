@@ -202,6 +202,9 @@ int32_t Cell::finish(Entry entry) {
   ring();
   Spin spin;
   for (uint32_t state = call.state.load(); state != kDone; state = call.state.load()) {
+    if (state == kIdle || state > kDone) {
+      return end_for(entry, "wrote over what its process shares with the host");
+    }
     if (state == kAsks) {
       answer_setting();
       spin.restart();
@@ -298,7 +301,8 @@ void Cell::look() {
   }
   const auto now = Clock::now();
   const uint64_t entered = shared.entered.load();
-  const bool is_idle = entry == 0 && shared.call.state.load() != kPosted;
+  const uint32_t state = shared.call.state.load();
+  const bool is_idle = entry == 0 && (state == kIdle || state == kDone);
   if (entered != seen_entered_ || is_idle) {
     seen_entered_ = entered;
     seen_at_ = now;
