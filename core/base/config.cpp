@@ -188,6 +188,13 @@ const Row kRows[] = {
      &Config::stall_file},
     {{"PLEXUS_DOCTOR", "1", "0 or 1", "0: `plexus doctor` cannot ask this process"},
      &Config::doctor},
+    {{"PLEXUS_SELFTEST", "0", "0 or 1",
+      "1: init tries every link for latency, bandwidth and integrity, and a WARN names what falls "
+      "out of its class (docs/operating.md); the same on all ranks"},
+     &Config::selftest},
+    {{"PLEXUS_SELFTEST_FILE", "", "path",
+      "rank 0 appends what was measured to this file, as a line of JSON"},
+     &Config::selftest_file},
     {{"NCCL_RAS_ENABLE", "1", "0 or 1", "0: this process answers no client of NCCL's RAS protocol"},
      &Config::ras_enable},
     {{"NCCL_RAS_ADDR", "localhost:28028", "host:port",

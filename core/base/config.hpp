@@ -66,6 +66,8 @@ struct Config {
   int64_t stall_s = 30;               // NOLINT(readability-magic-numbers): a default
   std::string stall_file;
   bool doctor = true;
+  bool selftest = false;
+  std::string selftest_file;
   bool ras_enable = true;
   std::string ras_addr = "localhost:28028";
   std::string ras_timeout_factor = "1";

@@ -12,6 +12,7 @@
 #include "core/comm/process.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/os/caller.hpp"
+#include "core/selftest/self_test.hpp"
 #include "core/setup/set_up.hpp"
 
 namespace plexus {
@@ -72,6 +73,23 @@ Result<void> make_with_stack(const Communicator& comm, const std::function<Resul
     std::rethrow_exception(thrown);
   }
   return made;
+}
+
+/// PLEXUS_SELFTEST=1.
+Result<void> try_links(Process& process, const CommSetup& setup, const std::atomic<bool>* give_up) {
+  const CommTopology& topology = *setup.topology;
+  return run_self_test(
+      {.exchange = setup.exchange.get(),
+       .transport = {.rank = setup.rank,
+                     .infos = setup.infos.get(),
+                     .rendezvous = &process.rendezvous,
+                     .nets = setup.nets.get(),
+                     .slot_bytes = setup.slot_bytes},
+       .channels = setup.channels_max,
+       .datacenters = {topology.datacenter_of.begin(), topology.datacenter_of.end()},
+       .is_crowded = setup.ranks_per_core > 1,
+       .file = setup.config.selftest_file,
+       .give_up = give_up});
 }
 
 /// It could not be made. Others that found it in the table may still look at it.
@@ -151,6 +169,12 @@ Result<void> start_with_exchange(Communicator& made,
                                  const std::atomic<bool>* give_up) {
   PLEXUS_TRY(setup, set_up(made.process().setup_context(), config, made.comm_config(),
                            std::move(exchange), started, give_up));
+  if (setup.config.selftest && setup.nranks > 1) {
+    if (auto tried = try_links(made.process(), setup, give_up); tried.has_error()) {
+      setup.exchange->announce_failure(tried.error());
+      return tried;
+    }
+  }
   open_input_check(setup, made);
   return made.start(std::move(setup));
 }

@@ -31,6 +31,7 @@ struct PeerInfo {
   uint8_t attach = 0;                   // PLEXUS_ATTACH: may read peers' memory, and be read
   uint8_t deterministic = 0;            // PLEXUS_DETERMINISTIC: ranks must agree
   uint8_t net_checksum = 0;             // PLEXUS_NET_CHECKSUM: likewise
+  uint8_t selftest = 0;                 // PLEXUS_SELFTEST: likewise
   int64_t attach_bytes = -1;            // PLEXUS_ATTACH_BYTES: ranks must agree
   uint32_t collnet_threshold = 0;       // fewest hosts for a network that reduces; 0: not wanted
   uint32_t cores = 0;                   // the rank may run on

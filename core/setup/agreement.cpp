@@ -29,6 +29,7 @@ constexpr AgreedSetting kSettings[] = {
      [](const PeerInfo& info) { return static_cast<uint64_t>(info.attach_bytes); }, nullptr},
     {"PLEXUS_NET_CHECKSUM", [](const PeerInfo& info) { return uint64_t{info.net_checksum}; },
      nullptr},
+    {"PLEXUS_SELFTEST", [](const PeerInfo& info) { return uint64_t{info.selftest}; }, nullptr},
 };
 
 /// "rank 3 (node7)" or "ranks 0, 2 (node7) and 5 more": the ranks with `value`, and the first one's

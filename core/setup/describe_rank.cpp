@@ -109,6 +109,7 @@ Result<PeerInfo> describe_rank(const Config& config,
   info.local_register = config.local_register ? 1 : 0;
   info.deterministic = config.deterministic ? 1 : 0;
   info.net_checksum = config.net_checksum ? 1 : 0;
+  info.selftest = config.selftest ? 1 : 0;
   info.algorithms = hash_of(config.algo);
   info.protocols = hash_of(config.proto);
   PLEXUS_TRY(programs, read_program_folders(config.program_path));

@@ -46,6 +46,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     # Transports make the executor's connections and therefore include that interface of
     # kernels/host.
     "core/transport": ["core/base", "core/os", "core/device", "core/plugin", "core/peers", "core/control", "kernels/layout", "kernels/host"],
+    "core/selftest": ["core/base", "core/control", "core/peers", "core/plugin", "core/transport", "kernels/layout", "kernels/host"],
     "core/engine": ["core/base", "core/os", "core/device", "core/plugin", "core/transport",
                     "kernels/layout", "kernels/program", "kernels/host"],
     "core/schedule": ["core/base", "core/tuning", "core/device", "core/plugin", "core/transport", "core/engine",
@@ -57,7 +58,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/stall": ["core/base", "core/os", "core/plugin", "core/control", "core/engine", "core/schedule", "kernels/layout"],
     "core/ras": ["core/base", "core/os", "core/stall"],
     "core/comm": ["core/base", "core/os", "core/ras", "core/device", "core/plugin", "core/control", "core/join", "core/peers", "core/transport", "core/engine",
-                  "core/tuning", "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout", "kernels/host"],
+                  "core/tuning", "core/schedule", "core/selftest", "core/setup", "core/launch", "core/stall", "kernels/layout", "kernels/host"],
     "core/api": ["core/base", "core/os", "core/control", "core/join", "core/device", "core/tuning", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api", "security"],
     "tools/fabric": ["core/base"],
@@ -81,7 +82,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"infiniband/": ["plugins/net-ib"],
     r"yaml\.h": ["tools/slurm"],
     r"CLI/": ["tools/cli"],
-    r"nlohmann/": ["core/base", "core/programs", "core/ras", "core/stall", "tools/cli", "tools/conformance", "tools/workload", "plugins/tuner-default"],
+    r"nlohmann/": ["core/base", "core/programs", "core/ras", "core/selftest", "core/stall", "tools/cli", "tools/conformance", "tools/workload", "plugins/tuner-default"],
 }
 FETCHED = {  # code -> the only folders of the library that may have it; others are handed what they need
     r"\bProcess::instance\(": ["core/api"],

@@ -20,11 +20,13 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/file.hpp"
 #include "core/base/text.hpp"
 #include "core/os/local_socket.hpp"
 #include "guest/file.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/ras_client.hpp"
+#include "tools/cli/start_map.hpp"
 
 namespace plexus {
 namespace {
@@ -46,6 +48,8 @@ struct Options {
   bool as_json = false;
   bool as_metrics = false;
   std::string ras;
+  std::string start;
+  std::string svg;
   int recent = kRecentShown;
 };
 
@@ -294,7 +298,30 @@ int run_once(const Options& options) {
   return kExitOk;
 }
 
+/// What the job found when it tried its links.
+int show_start(const Options& options) {
+  auto file = read_file(options.start, kAnswerBytesMax);
+  if (file.has_error()) {
+    return report_error(file.error(), kExitWrong);
+  }
+  const auto report = read_start_report(file.value());
+  if (report.has_error()) {
+    return report_error(report.error(), kExitUnchecked);
+  }
+  if (!options.svg.empty()) {
+    const auto written = write_output(options.svg, draw_heat_maps({&report.value().map, 1}, 1));
+    if (written.has_error()) {
+      return report_error(written.error(), kExitWrong);
+    }
+  }
+  fmt::print("{}", report.value().text);
+  return report.value().findings == 0 ? kExitOk : kExitWrong;
+}
+
 int run_doctor(const Options& options) {
+  if (!options.start.empty()) {
+    return show_start(options);
+  }
   if (options.pid == 0 && options.ras.empty()) {
     return list_processes(options.as_json);
   }
@@ -331,6 +358,13 @@ Command add_doctor_command(CLI::App& program) {
   app->add_flag("--metrics", options->as_metrics, "The answer at --ras in Prometheus' text format")
       ->needs("--ras")
       ->excludes("--json");
+  app->add_option("--start", options->start,
+                  "FILE that PLEXUS_SELFTEST_FILE named in a job with PLEXUS_SELFTEST=1: a map of "
+                  "the links that it tried at its start, and what was wrong with them")
+      ->excludes("PID")
+      ->excludes("--ras");
+  app->add_option("--svg", options->svg, "Write the map of --start as a picture to this file")
+      ->needs("--start");
   return {app, [options] { return run_doctor(*options); }};
 }
 

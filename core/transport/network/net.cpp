@@ -668,6 +668,9 @@ std::unique_ptr<End> make_net_end(EndRequest& request) {
   if (path.has_error()) {
     return std::make_unique<UnreachableEnd<End>>(std::move(request.id), std::move(path).error());
   }
+  if (request.own_runtime() == nullptr) {  // a CUDA rank's, for messages of host memory
+    path.value().gpu_kinds = 0;
+  }
   bool& gdr_refused = request.shared.gdr_refused[{path.value().context, path.value().device}];
   return std::make_unique<PumpedEnd<End, P>>(
       std::move(request.id), NetEndOptions{.exchange = context.exchange,
