@@ -24,7 +24,7 @@ struct Limits {
   double slow_below;  // of the usual rate
 };
 constexpr Limits kQuiet{.late_us = 100, .slow_below = 0.4};
-constexpr Limits kBusy{.late_us = 750, .slow_below = 0.1};
+constexpr Limits kBusy{.late_us = 20'000, .slow_below = 0.1};  // late_us: times the share
 constexpr double kBusyFrom = 0.02;  // share of the time for which a rank waits for a core
 
 /// A host, and "device eth0 (Socket)"; "": its memory.
@@ -149,7 +149,8 @@ LinkClass judge_class(const std::string& class_name, std::vector<Edge>& edges) {
     const Limits& limits = edge.waited < kBusyFrom ? kQuiet : kBusy;
     const double excess_us = edge.latency_us - latency.value;  // not measured: below 0
     const double logarithm = edge.gb_per_s_most > 0 ? std::log(edge.gb_per_s_most) : rate.value;
-    if (edge.latency_us > kLateAbove * latency.value && excess_us > limits.late_us &&
+    if (edge.latency_us > kLateAbove * latency.value &&
+        excess_us > limits.late_us * (edge.waited < kBusyFrom ? 1 : edge.waited) &&
         excess_us > kDeviations * latency.deviation) {
       edge.fault = LinkFault::kLate;
     } else if (rate.value - logarithm >

@@ -22,8 +22,8 @@ ONE_LINK = "; ".join(f"send connection={number}: {{}}" for number in range(0, 15
 # name: (script of one host's net-chaos, that host, what is named, its fault)
 FAULTS = {
     "slow sender": ("send: rate=100Mbit/s", 2, "device", "slow"),
-    "late": ("send: delay=2ms", 1, "device", "late"),
-    "corrupt receiver": ("recv: flip=200KiB", 3, "device", "corrupt"),
+    "late": ("send: delay=25ms", 1, "device", "late"),
+    "corrupt receiver": ("recv: flip=90KiB", 3, "device", "corrupt"),
     "slow one way": (ONE_LINK.format(*["rate=100Mbit/s"] * 5), 2, "link", "slow"),
     "cut one way": (ONE_LINK.format(*["cut=64KiB"] * 5), 2, "link", "failed"),
     "cut off": ("send: cut=64KiB", 1, "device", "failed"),
@@ -99,7 +99,7 @@ class SelfTest(job.Test):
                          r"like has \d+\.\d+ GB/s \(median of 4 devices of Chaos\)$")
 
     def test_changed_bits_that_a_checksum_catches_are_a_failed_link(self):
-        report, _ = run_job(self.folder, {3: "recv: flip=200KiB"}, PLEXUS_NET_CHECKSUM="1")
+        report, _ = run_job(self.folder, {3: "recv: flip=90KiB"}, PLEXUS_NET_CHECKSUM="1")
         self.assertEqual([(each["what"], each["fault"], each["ranks"]) for each in report["findings"]],
                          [("device", "failed", [3])], report["findings"])
 
