@@ -70,7 +70,7 @@ class Turns {
     for (int i = 0; i < kProbesFirst; ++i) {
       PLEXUS_TRY(host_.probe());
     }
-    for (; done_ < all_ && !stage_.is_over(); ++done_) {
+    for (; done_ < all_ && !measurements_ended(); ++done_) {
       stage_.report(done_, all_);
       PLEXUS_TRY(measure_one(done_ % runs_.size()));
     }
