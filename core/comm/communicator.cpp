@@ -168,23 +168,24 @@ Result<bool> Communicator::change_links() {
 
 namespace {
 
-/// Whether some ranks do. `links`: by class, of all pairs of ranks.
-bool share_memory(std::span<const plexus_tuner_link_t> links) {
-  return links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0;
+/// Whether some ranks do.
+bool share_memory(const plexus_tuner_comm_t& facts) {
+  return facts.links[PLEXUS_LINK_PROCESS].count + facts.links[PLEXUS_LINK_HOST].count > 0;
 }
 
-bool are_in_one_process(std::span<const plexus_tuner_link_t> links) {
+/// Whether all ranks are in one process and on one device.
+bool share_device(const plexus_tuner_comm_t& facts) {
   uint64_t pairs = 0;
-  for (const plexus_tuner_link_t& link : links) {
+  for (const plexus_tuner_link_t& link : facts.links) {
     pairs += link.count;
   }
-  return pairs > 0 && links[PLEXUS_LINK_PROCESS].count == pairs;
+  return pairs > 0 && facts.links[PLEXUS_LINK_PROCESS].count == pairs &&
+         facts.cuda.ranks_per_device >= facts.nranks;
 }
 
 }  // namespace
 
 void Communicator::make_runner() {
-  const std::span<const plexus_tuner_link_t> links = setup_.tuner_facts.links;
   runner_.emplace(
       LaunchContext{.plans = {.state = this,
                               .rank = setup_.rank,
@@ -197,8 +198,8 @@ void Communicator::make_runner() {
                               .collnet = &setup_.collnet.ability,
                               .recorded = setup_.programs->algorithms(),
                               .deterministic = setup_.config.deterministic,
-                              .shares_memory = share_memory(links),
-                              .in_one_process = are_in_one_process(links),
+                              .shares_memory = share_memory(setup_.tuner_facts),
+                              .shares_device = share_device(setup_.tuner_facts),
                               .channels_min = setup_.channels_min,
                               .channels_max = setup_.channels_max,
                               .blocks = setup_.blocks,

@@ -19,9 +19,9 @@ constexpr size_t kPlansMax = 64;  // per communicator
 // Messages of so many bytes are sent by address where the receiver can read the sender's memory,
 // which saves a copy, but lets the sender wait for the reader (docs/performance.md has the times):
 constexpr uint32_t kBorrowBytesMin = uint32_t{8} * 1024;
-// Between CUDA ranks of a process, which need no mapping: steps that only pass addresses run at
-// once (two_shot of 8 ranks on an H200, 64 KiB: 101 us with 8 KiB here, 37 with 2 KiB).
-constexpr uint32_t kBorrowBytesOfProcess = uint32_t{2} * 1024;
+// Between CUDA ranks of a process on one device: steps that only pass addresses run at once
+// (two_shot of 8 ranks on an H200, 64 KiB: 101 us with 8 KiB here, 37 with 2 KiB).
+constexpr uint32_t kBorrowBytesOfDevice = uint32_t{2} * 1024;
 // where all ranks wait for each other anyway
 constexpr uint32_t kBorrowBytesOfExchange = uint32_t{4} * 1024;
 // where a sender can be ahead by many messages
@@ -185,7 +185,7 @@ uint32_t borrow_bytes_of_host(const Task& task, const PlanContext& context, cons
 
 /// From which size on messages are sent by address.
 void set_borrowing(Work& work, const Task& task, const PlanContext& context) {
-  const uint32_t of_device = context.in_one_process ? kBorrowBytesOfProcess : kBorrowBytesMin;
+  const uint32_t of_device = context.shares_device ? kBorrowBytesOfDevice : kBorrowBytesMin;
   work.borrow_bytes_min =
       context.device == nullptr ? borrow_bytes_of_host(task, context, work) : of_device;
   work.gather_bytes_min = kBorrowBytesMin;

@@ -46,8 +46,8 @@ struct PlanContext {
   const CollnetAbility* collnet;
   std::span<const Algorithm> recorded = {};  // from files, beside the table
   bool deterministic;
-  bool shares_memory;           // some ranks of the communicator do
-  bool in_one_process = false;  // all ranks are
+  bool shares_memory;          // some ranks of the communicator do
+  bool shares_device = false;  // all ranks do, in one process
   int channels_min;
   int channels_max;
   int blocks = 0;        // as in ChoiceInput
