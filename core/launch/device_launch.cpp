@@ -480,29 +480,38 @@ Result<void> check_launches_return(const DeviceRuntime& runtime,
   return ok();
 }
 
+/// Peers wait for these calls already.
+void fail_ranks(std::span<const DeviceCalls> calls, const Error& error) {
+  for (const DeviceCalls& call : calls) {
+    call.runner->context().plans.state->fail(error);
+  }
+}
+
 }  // namespace
 
 Result<void> run_on_devices(std::span<const DeviceCalls> calls,
                             std::span<Execution* const> on_host) {
-  PLEXUS_TRY(grouped, by_launch(calls));
-  PLEXUS_TRY(
-      check_launches_return(calls.front().runner->device()->runtime(), grouped.size(), on_host));
+  const auto grouped = by_launch(calls);
+  if (grouped.has_error()) {
+    fail_ranks(calls, grouped.error());
+    return grouped.error().clone();
+  }
+  PLEXUS_TRY(check_launches_return(calls.front().runner->device()->runtime(),
+                                   grouped.value().size(), on_host));
   std::vector<Launch> launches;
-  launches.reserve(grouped.size());
+  launches.reserve(grouped.value().size());
   DeviceRuntime& runtime = calls.front().runner->device()->runtime();
   {
     const Allowing growing(&runtime, DriverCalls::kGrowing);
     PLEXUS_TRY(connect_all(calls, on_host));
     PLEXUS_TRY(agree_on_loans(calls));
   }
-  for (const auto& [device_and_graph, some] : grouped) {
+  for (const auto& [device_and_graph, some] : grouped.value()) {
     launches.emplace_back(some, device_and_graph.second);
   }
   auto launched = launch_all(runtime, launches);
   if (launched.has_error()) {
-    for (const DeviceCalls& call : calls) {
-      call.runner->context().plans.state->fail(launched.error());
-    }
+    fail_ranks(calls, launched.error());
   }
   return launched;
 }

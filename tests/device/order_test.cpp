@@ -219,6 +219,11 @@ TEST(DeviceGraphs, TheStreamsOfACommunicatorsCallsBelongToOneGraph) {
   }
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
   EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("only some of them are"));
+  for (int rank = 0; rank < 2; ++rank) {  // peers wait for the call: they must hear of it
+    ncclResult_t state = ncclSuccess;
+    ASSERT_EQ(ncclCommGetAsyncError(job.comm(rank), &state), ncclSuccess);
+    EXPECT_EQ(state, ncclInvalidUsage);
+  }
   machine().end_capture(job.stream(0));
 }
 
