@@ -159,11 +159,13 @@ ReducePair find_reduce(DataType type, ReduceKind kind) {
 /// sign.
 template <class T>
 HWY_INLINE bool has_not_finite(const void* data, size_t count, T exponent) {
-  const auto* const x = static_cast<const T*>(data);
+  const auto* const bytes = static_cast<const std::byte*>(data);  // aligned or not
   const auto lowest = static_cast<T>(exponent & -exponent);
   T carries = 0;
   for (size_t i = 0; i < count; ++i) {
-    carries = static_cast<T>(carries | ((x[i] & exponent) + lowest));
+    T x;
+    std::memcpy(&x, bytes + i * sizeof(T), sizeof(T));
+    carries = static_cast<T>(carries | ((x & exponent) + lowest));
   }
   return (carries & (T{1} << (8 * sizeof(T) - 1))) != 0;
 }
