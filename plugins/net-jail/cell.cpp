@@ -166,10 +166,14 @@ Cell::~Cell() {
   }
   pass_lines();
   if (!has_ended()) {
-    ::kill(pid_, SIGKILL);
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+    kill_helper();
   }
+}
+
+void Cell::kill_helper() const {
+  ::kill(pid_, SIGKILL);
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
 }
 
 bool Cell::begin() {
@@ -310,9 +314,7 @@ void Cell::look() {
   }
   const auto limit = limit_ * (may_take_long(entry) ? kLong : 1);
   if (now - seen_at_ > limit) {
-    ::kill(pid_, SIGKILL);
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+    kill_helper();
     end(fmt::format("did not return within {} ms (PLEXUS_JAIL_TIMEOUT_MS is {}) and was killed",
                     limit.count(), limit_.count()),
         entry);
@@ -323,9 +325,7 @@ int32_t Cell::end_for(Entry entry, const std::string& what) {
   {
     const std::scoped_lock lock(state_);
     if (!has_ended()) {
-      ::kill(pid_, SIGKILL);
-      siginfo_t info{};
-      ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+      kill_helper();
       end(what, static_cast<uint32_t>(entry));
     }
   }

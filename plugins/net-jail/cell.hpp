@@ -133,6 +133,7 @@ class Cell {
   void look();
   /// Reaps the helper if it has ended; "" : it lives.
   std::string find_end();
+  void kill_helper() const;
   void end(const std::string& why, uint32_t entry);
 
   Log log_;
