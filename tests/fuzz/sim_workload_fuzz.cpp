@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a workload, in all formats. What is accepted keeps the bounds that the simulator
-// relies on, and can be predicted or is refused with a sentence.
+// relies on, and can be predicted or is refused with a sentence, alone and as the traces of two
+// ranks.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -32,18 +33,7 @@ void check_call(const Workload& work, const WorkloadCall& call) {
   }
 }
 
-}  // namespace
-}  // namespace plexus
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace plexus;
-  const auto read = parse_workload({reinterpret_cast<const char*>(data), size});
-  if (read.has_error()) {
-    require(!read.error().message().empty());
-    return 0;
-  }
-  const Workload& work = read.value();
-  require(!work.calls.empty() && !work.groups.empty() && !describe(work).empty());
+void check_prediction(const Workload& work) {
   for (const WorkloadCall& call : work.calls) {
     check_call(work, call);
   }
@@ -59,6 +49,27 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
              },
              .is_near = [](const WorkloadCall& call) { return call.group > 0; },
              .link = [](int, int) { return WorkLink{.latency_us = 1, .us_per_byte = 1e-3}; }});
-  require(made.has_error() || made.value().time_us >= 0);
+  require(made.has_error() ? !made.error().message().empty() : made.value().time_us >= 0);
+}
+
+}  // namespace
+}  // namespace plexus
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace plexus;
+  const auto read = parse_workload({reinterpret_cast<const char*>(data), size});
+  if (read.has_error()) {
+    require(!read.error().message().empty());
+    return 0;
+  }
+  const Workload& work = read.value();
+  require(!work.calls.empty() && !work.groups.empty() && !describe(work).empty());
+  check_prediction(work);
+  const auto joined = join_ranks({work, work});
+  if (joined.has_error()) {
+    require(!joined.error().message().empty());
+  } else {
+    check_prediction(joined.value());
+  }
   return 0;
 }

@@ -79,6 +79,13 @@ class Program(job.Test):
             made = json.loads(ended.stdout)
             self.assertEqual(made["ranks"], 4)
             self.assertAlmostEqual(made["best_us"], 3 * (2 + (1 << 18) / 25_000), delta=0.1)  # latency and 200 Gbit/s
+        self.program("export", "ring_all_gather", "--ranks", 12, "--bytes", "12K", "--format", "et", "-o", self.folder / "ring.et")
+        files = [str(self.folder / f"ring.{rank}.et") for rank in range(12)]
+        ended = self.start([job.PLEXUS, "sim", "--workload", *sorted(files), "--ranks", 12, "--json", "-"]).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        made = json.loads(ended.stdout)
+        self.assertEqual(made["ranks"], 12)
+        self.assertAlmostEqual(made["best_us"], 11 * (2 + 1024 / 25_000), delta=0.1)
 
     def test_steps_are_drawn(self):
         text = self.program("show", SAMPLES / "ring-allreduce-4.xml").stdout

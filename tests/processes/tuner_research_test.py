@@ -106,6 +106,27 @@ class TunerResearch(job.Test):
         self.assertIn("8 of 16 ranks left", lost["what"])
         self.assertLess(lost["change"], 0)
 
+    def test_traces_of_each_rank_wait_for_the_last(self):
+        def trace(rank, compute_us):
+            file = self.folder / f"step.{rank}.json"
+            file.write_text(json.dumps({"calls": [{"compute_us": compute_us}, {"collective": "all_reduce", "bytes": 1 << 20}]}))
+            return str(file)
+
+        files = [trace(rank, 500 if rank == 10 else 100) for rank in range(12)]
+        cluster = ("--ranks", 12, "--ranks-per-node", 4, "--tuner", "default")
+        call_us = self.sim("all_reduce", "-b", "1M", *cluster)[0]["time_us"]
+        total = self.sim("--workload", *sorted(files), *cluster, "--what-if", "slow=2@10", "--what-if", "slow=2@9")
+        self.assertAlmostEqual(total["policies"]["default"], 500 + call_us, places=3)
+        changes = {row["what"]: row["time_us"] for row in total["what_if"]}
+        self.assertAlmostEqual(changes["computing of rank 10 x 2"], 1000 + call_us, places=3)
+        self.assertAlmostEqual(changes["computing of rank 9 x 2"], 500 + call_us, places=3)
+        self.sim("--workload", *files, *cluster, "--export", self.folder / "out.et")
+        again = self.sim("--workload", *(self.folder / f"out.{rank}.et" for rank in range(12)), *cluster)
+        self.assertAlmostEqual(again["policies"]["default"], 500 + call_us, places=3)
+        ended = self.start([job.PLEXUS, "sim", "--workload", *files, files[0] + ".gone", *map(str, cluster)]).end(60)
+        self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1), ended.stderr)
+        self.assertIn("step.0.json.gone", ended.stderr)
+
     def test_changes_that_cannot_be_are_one_sentence(self):
         for change in ("rate", "speed=2", "slow=1.2@3", "dcs-lost=1", "rate=0"):
             ended = self.start([job.PLEXUS, "sim", "--workload", str(STEP), "--what-if", change]).end(60)

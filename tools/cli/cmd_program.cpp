@@ -36,7 +36,7 @@ struct ProgramOptions {
   std::string output = "-";
   std::string svg;
   std::string json;
-  enum class Format : uint8_t { kJson, kMsccl, kGoal, kChakra } format = Format::kJson;
+  enum class Format : uint8_t { kJson, kMsccl, kGoal, kChakra, kEt } format = Format::kJson;
   size_t bytes = size_t{1} << 20;  // of a call, for GOAL and Chakra
   int rank = 0;                    // whose, for Chakra
   perf::PerfOptions run;
@@ -65,11 +65,17 @@ int write_program(const ProgramOptions& options, const ProgramFile& file) {
                              options.rank, file.nranks()),
                         kExitUsage);
   }
+  using Format = ProgramOptions::Format;
   const Workload messages = messages_of(file, options.bytes);
-  const Result<std::string> text =
-      options.format == ProgramOptions::Format::kMsccl  ? format_msccl(file)
-      : options.format == ProgramOptions::Format::kGoal ? format_goal(messages)
-                                                        : format_chakra(messages, options.rank);
+  const auto protobuf = [&](int rank) { return format_chakra_protobuf(messages, rank); };
+  if (options.format == Format::kEt && options.output != "-") {
+    return report(write_rank_files(options.output, file.nranks(), protobuf), kExitUsage);
+  }
+  const Result<std::string> text = options.format == Format::kMsccl  ? format_msccl(file)
+                                   : options.format == Format::kGoal ? format_goal(messages)
+                                   : options.format == Format::kEt
+                                       ? protobuf(options.rank)
+                                       : format_chakra(messages, options.rank);
   return text.has_error() ? report_error(text.error(), kExitWrong)
                           : report(write_output(options.output, text.value()), kExitUsage);
 }
@@ -302,13 +308,16 @@ Command add_program_command(CLI::App& program) {
                        {{"json", Format::kJson},
                         {"msccl", Format::kMsccl},
                         {"goal", Format::kGoal},
-                        {"chakra", Format::kChakra}},
+                        {"chakra", Format::kChakra},
+                        {"et", Format::kEt}},
                        &options->format,
-                       "JSON of ours (default), MSCCL's XML, or the messages of a call as GOAL or "
-                       "(of one rank) Chakra's JSON");
+                       "JSON of ours (default), MSCCL's XML, or the messages of a call as GOAL, "
+                       "Chakra's JSON (of one rank) or protobuf (a file NAME.R.et of each rank R "
+                       "for -o NAME.et)");
     add_size(*each, "--bytes", &options->bytes,
-             "of the call's larger buffer, for goal and chakra (default 1M)");
-    add_int(*each, "--rank", &options->rank, {0, kFileRanksMax - 1}, "for chakra (default 0)");
+             "of the call's larger buffer, for goal, chakra and et (default 1M)");
+    add_int(*each, "--rank", &options->rank, {0, kFileRanksMax - 1},
+            "for chakra, and for et to stdout (default 0)");
   }
   shows->add_option("--svg", options->svg, "draw into this SVG file (-: stdout)")
       ->type_name("FILE");

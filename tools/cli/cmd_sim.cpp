@@ -561,7 +561,7 @@ void add_policy_flags(CLI::App& app, const std::shared_ptr<SimOptions>& options)
                "with --tuner: all collectives, 2, 4, 8, ... ranks up to --ranks");
   app.add_option("--workload", options->workload,
                  "a job's calls and computing: its time, critical path and exposed communication "
-                 "(docs/formats.md says what is read)")
+                 "(docs/formats.md says what is read); of a trace for each rank all files")
       ->type_name("FILE");
   app.add_option("--what-if", options->what_if,
                  "with --workload: its time with a change, as rate=2, compute=0.9, slow=1.2, "
@@ -574,9 +574,11 @@ void add_policy_flags(CLI::App& app, const std::shared_ptr<SimOptions>& options)
                  "with --workload: its groups from the inside of a node, as tp,dp,pp (default: the "
                  "file's)")
       ->type_name("NAMES");
-  app.add_option("--export", options->exported,
-                 "with --workload: write it to this file (-: stdout), as GOAL if it says what each "
-                 "rank does, else as Chakra's JSON")
+  app.add_option(
+         "--export", options->exported,
+         "with --workload: write it to this file (-: stdout), as GOAL if it says what each "
+         "rank does, else as Chakra's JSON; to NAME.et: Chakra's protobuf, a file NAME.R.et "
+         "for each rank R")
       ->type_name("FILE");
 }
 

@@ -51,6 +51,10 @@ int run_perf(perf::PerfOptions options);
 std::filesystem::path find_library_folder();
 /// Writes `text` to a file, or to stdout for "-".
 Result<void> write_output(const std::string& file_name, const std::string& text);
+/// NAME.0.et, NAME.1.et, ... for NAME.et.
+Result<void> write_rank_files(const std::string& file_name,
+                              int nranks,
+                              const std::function<std::string(int rank)>& text_of);
 /// Prints the error as one sentence on stderr and returns `exit_code`.
 int report_error(const Error& error, int exit_code);
 

@@ -2,11 +2,13 @@
 // What the readers of formats share: calls are added within bounds, names and groups once.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "core/base/json_members.hpp"
 #include "tools/workload/workload.hpp"
@@ -32,6 +34,10 @@ class WorkloadBuilder {
     ++left_out_[left_out_.size() < kReasonsMax || left_out_.contains(what) ? what : "other things"];
   }
   void note(std::string what) { work.notes.push_back(std::move(what)); }
+  void note_taken_for_all(std::string what) {
+    work.taken_for_all = work.notes.size();
+    note(std::move(what));
+  }
   /// An Error: nothing was understood.
   Result<Workload> finish();
 
@@ -46,6 +52,28 @@ class WorkloadBuilder {
 /// A collective as anyone writes it: all_reduce, AllReduce, nccl:_all_gather_base, REDUCESCATTER.
 /// A barrier is none.
 std::optional<Collective> find_collective(std::string_view text);
+/// By the number that Chakra gives them.
+inline constexpr std::array<std::pair<const char*, std::optional<Collective>>, 10>
+    kChakraCollectives = {{
+        {"ALL_REDUCE", Collective::kAllReduce},
+        {"REDUCE", Collective::kReduce},
+        {"ALL_GATHER", Collective::kAllGather},
+        {"GATHER", Collective::kGather},
+        {"SCATTER", Collective::kScatter},
+        {"BROADCAST", Collective::kBroadcast},
+        {"ALL_TO_ALL", Collective::kAllToAll},
+        {"REDUCE_SCATTER", Collective::kReduceScatter},
+        {"REDUCE_SCATTER_BLOCK", Collective::kReduceScatter},
+        {"BARRIER", std::nullopt},
+    }};
+/// And of nodes.
+enum ChakraType : uint64_t {
+  kMetadata = 1,
+  kComputing = 4,
+  kSending = 5,
+  kReceiving = 6,
+  kTogether = 7
+};
 /// Bytes of an element: Float, ncclBfloat16, c10::Half, "signed char"; 0: unknown.
 uint64_t element_bytes_of(std::string_view type);
 

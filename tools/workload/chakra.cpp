@@ -3,7 +3,6 @@
 // protobuf, each behind its length, or JSON. Of protobuf's wire format only the few fields that are
 // needed are read: a hundred lines here, where its library would need generated code.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
@@ -93,14 +92,6 @@ class WireReader {
 
 // ---- nodes ----
 
-enum ChakraType : uint64_t {
-  kMetadata = 1,
-  kComputing = 4,
-  kSending = 5,
-  kReceiving = 6,
-  kTogether = 7
-};
-
 constexpr size_t kDepsMax = 16'000'000;
 
 struct ChakraNode {
@@ -118,20 +109,6 @@ struct ChakraNode {
   bool is_host = false;
   bool has_operations = false;
 };
-
-/// By the number that Chakra gives them.
-constexpr std::array<std::pair<const char*, std::optional<Collective>>, 10> kChakraCollectives = {{
-    {"ALL_REDUCE", Collective::kAllReduce},
-    {"REDUCE", Collective::kReduce},
-    {"ALL_GATHER", Collective::kAllGather},
-    {"GATHER", Collective::kGather},
-    {"SCATTER", Collective::kScatter},
-    {"BROADCAST", Collective::kBroadcast},
-    {"ALL_TO_ALL", Collective::kAllToAll},
-    {"REDUCE_SCATTER", Collective::kReduceScatter},
-    {"REDUCE_SCATTER_BLOCK", Collective::kReduceScatter},
-    {"BARRIER", std::nullopt},
-}};
 
 void set_attribute(ChakraNode& node,
                    std::string_view name,
@@ -157,7 +134,7 @@ void set_attribute(ChakraNode& node,
 }
 
 /// The rank that has these peers: the smallest that is none of them, if messages do not say it.
-uint64_t find_own_rank(const std::vector<ChakraNode>& nodes) {
+uint64_t find_own_rank(const std::vector<ChakraNode>& nodes, Workload& work) {
   std::vector<uint64_t> peers;
   for (const ChakraNode& node : nodes) {
     const bool sends = node.type == kSending;
@@ -165,6 +142,7 @@ uint64_t find_own_rank(const std::vector<ChakraNode>& nodes) {
     const auto& peer = sends ? node.target : node.source;
     if ((sends || node.type == kReceiving) && peer.has_value()) {
       if (self.has_value() && self != peer) {
+        work.rank = static_cast<int>(std::min<uint64_t>(*self, kWorkloadRanksMax));
         return *self;
       }
       peers.push_back(*peer);
@@ -200,19 +178,20 @@ class ChakraGraph {
   }
 
   Result<Workload> finish() {
-    own_ = find_own_rank(nodes_);
+    own_ = find_own_rank(nodes_, builder_.work);
     for (const ChakraNode& node : nodes_) {
       PLEXUS_TRY(add_call(node));
     }
     if (highest_ > 0) {
       const int seen = static_cast<int>(std::max(highest_, own_) + 1);
       builder_.work.nranks = std::max(seen, nranks);
-      builder_.note(
+      builder_.work.origin = static_cast<int>(own_);
+      builder_.note_taken_for_all(
           fmt::format("taken as rank {}'s, each rank doing the same with peers as far away; "
                       "ranks as the highest peer says, else give --ranks",
                       own_));
     } else {
-      builder_.note("one rank's trace, taken for all");
+      builder_.note_taken_for_all("one rank's trace, taken for all");
       builder_.work.nranks = nranks;
     }
     std::vector<WorkloadCall>& calls = builder_.work.calls;
@@ -251,6 +230,7 @@ class ChakraGraph {
       call.collective = collective.value_or(Collective::kAllReduce);
       call.time_us = call.bytes == 0 ? node.time_us : 0;
       call.group = node.group.empty() ? 0 : builder_.group("process group " + node.group, 0);
+      call.communicator = builder_.name(node.group);
       if (!collective.has_value()) {
         builder_.leave_out("collective of unknown kind or barrier");
         return ok();

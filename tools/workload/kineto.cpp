@@ -87,7 +87,7 @@ class KinetoReader {
     const uint64_t none = kWorkloadRanksMax;
     const uint64_t rank = job == nullptr ? none : number_of(*job, "rank", none);
     const uint64_t world = job == nullptr ? 0 : number_of(*job, "world_size");
-    rank_ = rank < none ? static_cast<int>(rank) : -1;
+    builder_.work.rank = rank_ = rank < none ? static_cast<int>(rank) : -1;
     builder_.work.nranks = world <= none ? static_cast<int>(world) : 0;
   }
 
@@ -149,7 +149,8 @@ class KinetoReader {
     for (auto& [stream, state] : streams_) {
       PLEXUS_TRY(end_computing(state));
     }
-    builder_.note("what waits for what is taken from the times; one rank's trace, taken for all");
+    builder_.note("what waits for what is taken from the times");
+    builder_.note_taken_for_all("one rank's trace, taken for all");
     return builder_.finish();
   }
 
@@ -288,6 +289,7 @@ class KinetoReader {
       call.group = is_part || (about.nranks > 0 && builder_.work.nranks == 0)
                        ? builder_.group("process group", about.nranks, 1, about.stride)
                        : 0;
+      call.communicator = builder_.name(about.group);
     } else {
       call.bytes = 0;
       call.time_us = std::max(kernel.time_us, 1e-3);

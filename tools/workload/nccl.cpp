@@ -77,7 +77,8 @@ Result<void> take_record(const WorkloadJson& record, RankOfComm& taken, Workload
   builder.work.recorded_us += std::max(0.0, real_of(*perf, "coll_exec_time_us"));
   PLEXUS_TRY(builder.add({.collective = *collective,
                           .bytes = bytes,
-                          .group = builder.group("communicator", members)}));
+                          .group = builder.group("communicator", members),
+                          .communicator = builder.name(text_of(about, "id"))}));
   return ok();
 }
 

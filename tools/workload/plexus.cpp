@@ -330,7 +330,8 @@ Result<Workload> read_events(const WorkloadJson& events) {
                 "has no collective, send or receive of plugins/profiler-trace");
   }
   WorkloadBuilder builder("trace of PLEXUS_TRACE");
-  builder.note("the calls of its lowest rank are taken for all; time between calls is left out");
+  builder.note_taken_for_all("the calls of its lowest rank are taken for all");
+  builder.note("time between calls is left out");
   for (WorkloadCall& call : calls) {
     PLEXUS_TRY(builder.add(std::move(call)));
   }

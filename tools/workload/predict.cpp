@@ -52,6 +52,12 @@ struct WorkMailbox {
   std::deque<uint32_t> asked;  // receives
 };
 
+/// A collective of ranks that are told apart: it runs when all have come to it.
+struct WorkMeeting {
+  std::vector<uint32_t> calls;  // one of each rank
+  size_t come = 0;
+};
+
 class WorkClock {
  public:
   WorkClock(const Workload& work, const WorkCosts& costs)
@@ -59,6 +65,7 @@ class WorkClock {
 
   Result<WorkPrediction> run() {
     link();
+    PLEXUS_TRY(arrange_meetings());
     for (uint32_t call = 0; call < calls_.size(); ++call) {
       if (states_[call].missing == 0) {
         events_.push({0, call, false});
@@ -127,6 +134,76 @@ class WorkClock {
     }
   }
 
+  /// Not an exchange, nor a call of which only its time is known: the rank does it for itself.
+  static bool meets(const WorkloadCall& call) {
+    return call.kind == WorkKind::kCall && call.rank >= 0 && call.bytes > 0 &&
+           call.exchanges.empty();
+  }
+
+  /// The n-th collectives of the ranks of a group are one.
+  Result<void> arrange_meetings() {
+    std::map<std::pair<uint32_t, int>, uint32_t> made;         // by group and rank
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> places;  // by group and number
+    for (uint32_t call = 0; call < calls_.size(); ++call) {
+      const WorkloadCall& each = calls_[call];
+      if (!meets(each)) {
+        continue;
+      }
+      meeting_of_.resize(calls_.size(), kNone);
+      const uint32_t number = made[{each.group, each.rank}]++;
+      const auto [at, is_first] =
+          places.emplace(std::pair(each.group, number), static_cast<uint32_t>(meetings_.size()));
+      if (is_first) {
+        meetings_.emplace_back();
+      }
+      meeting_of_[call] = at->second;
+      std::vector<uint32_t>& together = meetings_[at->second].calls;
+      together.push_back(call);
+      const WorkloadCall& first = calls_[together.front()];
+      if (each.collective != first.collective) {
+        return fail(Code::kInvalidArgument,
+                    "collective {} of {} is {} on rank {} and {} on rank {}: the files are of "
+                    "other runs, or cut at other calls",
+                    number + 1, work_.groups[each.group].name, part_of(first), first.rank,
+                    part_of(each), each.rank);
+      }
+    }
+    return ok();
+  }
+
+  /// It begins for each rank when that comes, and ends for all together.
+  Result<void> come_together(uint32_t number) {
+    WorkMeeting& meeting = meetings_[meeting_of_[number]];
+    states_[number].begin_us = states_[number].ready_us;
+    if (++meeting.come < meeting.calls.size()) {
+      return ok();
+    }
+    const bool is_near = costs_.is_near(calls_[number]);
+    WorkloadCall call = calls_[number];
+    double start_us = 0;
+    uint32_t cause = kNone;
+    for (const uint32_t each : meeting.calls) {
+      const WorkState& state = states_[each];
+      const WorkPort& port = ports_[{calls_[each].rank, is_near}].out;
+      const double free_us = std::max(state.ready_us, port.free_us);
+      if (free_us >= start_us) {
+        start_us = free_us;
+        cause = port.free_us > state.ready_us ? port.last : state.cause;
+      }
+      // of a gather the root's buffer is the larger one
+      call.bytes = std::max(call.bytes, calls_[each].bytes);
+      call.time_us = std::max(call.time_us, calls_[each].time_us);
+    }
+    PLEXUS_TRY(time_us, costs_.call_us(call));
+    for (const uint32_t each : meeting.calls) {
+      states_[each].cause = cause;
+      states_[each].end_us = start_us + time_us;
+      ports_[{calls_[each].rank, is_near}].out = {states_[each].end_us, each};
+      events_.push({states_[each].end_us, each, true});
+    }
+    return ok();
+  }
+
   void occupy(uint32_t call, WorkPort* port, double time_us) {
     WorkState& state = states_[call];
     state.begin_us = state.ready_us;
@@ -150,6 +227,8 @@ class WorkClock {
                              costs_.compute_factor * (is_slow ? costs_.slow_factor : 1);
       occupy(number, call.stream == kNoStream ? &processors_[{call.rank, call.tag}] : nullptr,
              time_us);
+    } else if (meets(call)) {
+      return come_together(number);
     } else if (call.kind == WorkKind::kCall) {
       PLEXUS_TRY(time_us, costs_.call_us(call));
       occupy(number, &ports_[{call.rank, costs_.is_near(call)}].out, time_us);
@@ -332,7 +411,9 @@ class WorkClock {
   std::map<std::pair<int, uint64_t>, WorkPort> processors_;  // by rank and processor
   std::map<std::pair<int, bool>, Ports> ports_;              // by rank, and whether in the node
   std::map<std::tuple<int, int, uint64_t>, WorkMailbox> mailboxes_;
-  std::vector<uint32_t> waiting_;  // receives
+  std::vector<WorkMeeting> meetings_;
+  std::vector<uint32_t> meeting_of_;  // [call], if there are any
+  std::vector<uint32_t> waiting_;     // receives
   size_t ended_ = 0;
   size_t unmatched_ = 0;
 };

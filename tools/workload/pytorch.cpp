@@ -49,7 +49,9 @@ class ExecutionTrace {
   }
   Result<Workload> finish() {
     builder_.work.nranks = nranks_;
-    builder_.note("has no times of computing; one rank's trace, taken for all");
+    builder_.work.rank = builder_.work.origin = own_;
+    builder_.note("has no times of computing");
+    builder_.note_taken_for_all("one rank's trace, taken for all");
     return builder_.finish();
   }
 
@@ -127,6 +129,7 @@ class ExecutionTrace {
     call.group = group.nranks == 0 || group.nranks >= nranks_
                      ? 0
                      : builder_.group("process group", group.nranks, 1, group.stride);
+    call.communicator = builder_.name(attribute_text(node, "pg_name"));
     if (named == "send" || named == "recv") {
       if (rank >= kWorkloadRanksMax || own_ < 0 || static_cast<int>(rank) == own_) {
         builder_.leave_out(named + " without a peer");
@@ -216,6 +219,7 @@ Result<void> take_entry(const WorkloadJson& entry,
   if (group != nullptr && group->is_array() && !group->empty() && group->front().is_string()) {
     const auto known = groups.find(group->front().get<std::string>());
     call.group = known == groups.end() ? 0 : known->second;
+    call.communicator = builder.name(group->front().get<std::string>());
   }
   if (is_message) {
     // "send 0->1", "recv 1<-0": own rank first
@@ -269,7 +273,8 @@ Result<Workload> read_flight_recorder(const WorkloadJson& json) {
   for (const WorkloadJson& entry : *find_member(json, "entries")) {
     PLEXUS_TRY(take_entry(entry, groups, builder));
   }
-  builder.note("has no times of computing; one rank's last calls, taken for all");
+  builder.note("has no times of computing");
+  builder.note_taken_for_all("one rank's last calls, taken for all");
   return builder.finish();
 }
 

@@ -9,6 +9,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ inline constexpr size_t kWorkloadCallsMax = 1'000'000;
 inline constexpr uint64_t kWorkloadBytesMax = uint64_t{1} << 40;
 inline constexpr uint64_t kWorkloadTimesMax = 1'000'000'000;
 inline constexpr int kWorkloadRanksMax = 1 << 20;
+inline constexpr size_t kWorkloadFilesMax = 4096;
 inline constexpr double kWorkloadTimeUsMax = 1e12;
 
 /// Each rank sends so many bytes to the one `distance` further. With `wraps` the last ranks send to
@@ -46,11 +48,12 @@ struct WorkloadCall {
   uint64_t bytes = 0;                            // of a rank's larger buffer, or of a message
   uint64_t times = 1;
   WorkKind kind = WorkKind::kCall;
-  double time_us = 0;   // of computing; of a call whose bytes are unknown (0), as it was recorded
-  uint32_t name = 0;    // in Workload::names
-  uint32_t group = 0;   // in Workload::groups
-  int rank = -1;        // who does it; -1: all ranks, each for itself
-  int peer = 0;         // of a message: a rank; if all ranks do it, so many ranks ahead
+  double time_us = 0;  // of computing; of a call whose bytes are unknown (0), as it was recorded
+  uint32_t name = 0;   // in Workload::names
+  uint32_t group = 0;  // in Workload::groups
+  uint32_t communicator = 0;  // in Workload::names: what its file calls the group; 0: nothing
+  int rank = -1;              // who does it; -1: all ranks, each for itself
+  int peer = 0;               // of a message: a rank; if all ranks do it, so many ranks ahead
   uint64_t tag = 0;     // of a message; of computing without a stream the processor, one for each
   uint32_t stream = 0;  // calls of a stream run one after the other
   std::vector<uint32_t> after = {};  // numbers of calls that must have ended
@@ -73,11 +76,19 @@ struct Workload {
   std::vector<WorkloadGroup> groups;  // the first: all ranks
   std::vector<std::string> names;     // of calls and computing; the first is empty
   std::vector<WorkloadCall> calls;
-  std::vector<std::string> notes;  // what was left out or taken to be so, a few words each
+  std::vector<std::string> notes;       // what was left out or taken to be so, a few words each
+  std::optional<size_t> taken_for_all;  // the note that one rank's trace stands for all
+  int rank = -1;                        // whose trace it is, if the file says so
+  int origin = -1;  // the rank that a trace's peers are counted from; -1: its own, whichever it is
 };
 
 /// An Error says in one sentence what is wrong, where, and what to do.
 Result<Workload> parse_workload(std::string_view text);
+
+/// One workload of traces of ranks 0, 1, ...: collectives of a communicator meet in their order,
+/// each rank's first with the others' first. An Error: a file says what other ranks do as well, is
+/// another rank's, there are fewer files than ranks, or ranks call different collectives.
+Result<Workload> join_ranks(std::vector<Workload> ranks);
 
 /// What was understood, and what was left out: one or two lines.
 std::string describe(const Workload& work);
@@ -86,6 +97,8 @@ std::string describe(const Workload& work);
 Result<std::string> format_goal(const Workload& work);
 /// One rank's part as Chakra's JSON.
 std::string format_chakra(const Workload& work, int rank);
+/// The same as messages of protobuf, each behind its length: a `.et` file, which ASTRA-sim reads.
+std::string format_chakra_protobuf(const Workload& work, int rank);
 
 /// How many members a group has in a job of so many ranks; at least 1.
 int members_of(const WorkloadGroup& group, int nranks);

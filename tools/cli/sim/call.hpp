@@ -58,9 +58,9 @@ struct SimOptions {
   std::string fabric_file;
   // policies
   std::vector<std::string> tuners;
-  bool sweeps = false;  // all collectives, and 2, 4, 8, ... ranks
-  std::string workload;
-  bool has_ranks = false;  // the flags say it, and not the workload
+  bool sweeps = false;                // all collectives, and 2, 4, 8, ... ranks
+  std::vector<std::string> workload;  // a file, or one of each rank
+  bool has_ranks = false;             // the flags say it, and not the workload
   bool has_ranks_per_node = false;
   std::string order;                 // of its groups, from the inside
   std::vector<std::string> what_if;  // changes to it

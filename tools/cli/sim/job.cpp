@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -358,6 +359,23 @@ Result<void> compare_changes(const Workload& work,
   return ok();
 }
 
+/// Of one file, or of a file for each rank, in the order of the numbers in their names.
+Result<Workload> read_workload(std::vector<std::string> files) {
+  std::stable_sort(files.begin(), files.end(), [](const std::string& a, const std::string& b) {
+    return strverscmp(a.c_str(), b.c_str()) < 0;
+  });
+  std::vector<Workload> ranks;
+  for (const std::string& file : files) {
+    PLEXUS_TRY(text, read_file(file, kWorkloadFileBytesMax));
+    auto parsed = parse_workload(text);
+    if (parsed.has_error()) {
+      return std::move(parsed).error().with_context(file);
+    }
+    ranks.push_back(std::move(parsed).value());
+  }
+  return ranks.size() == 1 ? std::move(ranks.front()) : join_ranks(std::move(ranks));
+}
+
 /// The job's ranks, where the flags leave them to the file.
 Result<SimOptions> fit_options(const SimOptions& given, const Workload& work) {
   SimOptions options = given;
@@ -441,15 +459,13 @@ Result<JobVariant> parse_what_if(const std::string& text,
 }
 
 Result<void> run_workload(const SimOptions& given, const Fabric* fabric) {
-  PLEXUS_TRY(text, read_file(given.workload, kWorkloadFileBytesMax));
-  auto parsed = parse_workload(text);
-  if (parsed.has_error()) {
-    return std::move(parsed).error().with_context(given.workload);
-  }
-  const Workload& work = parsed.value();
+  PLEXUS_TRY(work, read_workload(given.workload));
   PLEXUS_TRY(options, fit_options(given, work));
   const bool is_printed = options.json != "-" && options.exported != "-";
-  if (!options.exported.empty()) {
+  if (options.exported.ends_with(".et")) {
+    PLEXUS_TRY(write_rank_files(options.exported, options.nranks,
+                                [&](int rank) { return format_chakra_protobuf(work, rank); }));
+  } else if (!options.exported.empty()) {
     PLEXUS_TRY(goal, has_own_ranks(work) ? format_goal(work) : format_chakra(work, 0));
     PLEXUS_TRY(write_output(options.exported, goal));
   }
@@ -462,7 +478,7 @@ Result<void> run_workload(const SimOptions& given, const Fabric* fabric) {
   JobCalls calls(work, base, fabric);
   auto best = predict_job(work, base, calls, std::nullopt);
   if (best.has_error()) {
-    return std::move(best).error().with_context(given.workload);
+    return std::move(best).error().with_context(given.workload.front());
   }
   const double best_us = best.value().time_us;
   nlohmann::ordered_json json{

@@ -179,17 +179,43 @@ TEST(WorkloadFormats, GoalComesBack) {
 TEST(WorkloadFormats, ChakraComesBack) {
   for (const char* const name : {"step.json", "chakra.json", "messages.et", "layers.txt"}) {
     const Workload work = sample(name);
-    const auto again = parse_workload(format_chakra(work, 0));
-    ASSERT_TRUE(again.has_value()) << again.error().message();
-    ASSERT_EQ(again.value().calls.size(), work.calls.size()) << name;
-    for (size_t i = 0; i < work.calls.size(); ++i) {
-      EXPECT_EQ(again.value().calls[i].kind, work.calls[i].kind);
-      EXPECT_EQ(again.value().calls[i].bytes, work.calls[i].bytes);
-      EXPECT_EQ(again.value().calls[i].collective, work.calls[i].collective);
-      EXPECT_EQ(again.value().calls[i].peer, work.calls[i].peer);
-      EXPECT_NEAR(again.value().calls[i].time_us, work.calls[i].time_us, 0.5);
+    for (const std::string& text : {format_chakra(work, 0), format_chakra_protobuf(work, 0)}) {
+      const auto again = parse_workload(text);
+      ASSERT_TRUE(again.has_value()) << again.error().message();
+      ASSERT_EQ(again.value().calls.size(), work.calls.size()) << name;
+      for (size_t i = 0; i < work.calls.size(); ++i) {
+        EXPECT_EQ(again.value().calls[i].kind, work.calls[i].kind);
+        EXPECT_EQ(again.value().calls[i].bytes, work.calls[i].bytes);
+        EXPECT_EQ(again.value().calls[i].collective, work.calls[i].collective);
+        EXPECT_EQ(again.value().calls[i].peer, work.calls[i].peer);
+        EXPECT_NEAR(again.value().calls[i].time_us, work.calls[i].time_us, 0.5);
+      }
     }
   }
+}
+
+TEST(WorkloadFormats, ChakraProtobufIsAsItsReadersExpectIt) {
+  const auto work = parse_workload(R"({"calls": [{"compute_us": 300, "name": "f"},
+      {"collective": "all_gather", "bytes": 300}]})");
+  ASSERT_TRUE(work.has_value());
+  // Each message behind its length. GlobalMetadata: version. Node: id, name, type, data_deps,
+  // duration_micros, attributes: is_cpu_op = false (bool_val), comm_size (int64_val), comm_type.
+  using namespace std::string_literals;
+  const std::string expected =
+      "\x07\x0a\x05"
+      "0.0.4"
+      "\x1a\x08\x00\x12\x01"
+      "f\x18\x04\x38\xac\x02"
+      "\x52\x0e\x0a\x09"
+      "is_cpu_op\xd8\x01\x00"
+      "\x37\x08\x01\x12\x00\x18\x07\x28\x00"
+      "\x52\x0e\x0a\x09"
+      "is_cpu_op\xd8\x01\x00"
+      "\x52\x0e\x0a\x09"
+      "comm_size\x48\xac\x02"
+      "\x52\x0d\x0a\x09"
+      "comm_type\x48\x02"s;
+  EXPECT_EQ(format_chakra_protobuf(work.value(), 0), expected);
 }
 
 TEST(WorkloadFormats, GroupsArePlacedFromTheInside) {
