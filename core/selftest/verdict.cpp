@@ -46,7 +46,8 @@ struct Edge {
   double waited = 0;
   std::vector<size_t> links;
   LinkFault fault = LinkFault::kNone;
-  bool is_told = false;  // in a finding
+  LinkFault suspected = LinkFault::kNone;  // it may as well be that its ranks waited for a core
+  bool is_told = false;                    // in a finding
 };
 
 std::string class_of(const TriedLink& link, std::span<const TriedRank> ranks) {
@@ -156,6 +157,11 @@ LinkClass judge_class(const std::string& class_name, std::vector<Edge>& edges) {
     } else if (rate.value - logarithm >
                std::max(-std::log(limits.slow_below), kDeviations * rate.deviation)) {
       edge.fault = LinkFault::kSlow;
+    } else if (edge.latency_us > kLateAbove * latency.value && excess_us > kQuiet.late_us) {
+      edge.suspected = LinkFault::kLate;
+    } else if (edge.gb_per_s > 0 &&
+               rate.value - std::log(edge.gb_per_s) > -std::log(kQuiet.slow_below)) {
+      edge.suspected = LinkFault::kSlow;
     }
   }
   return {.latency_us = latency.value, .gb_per_s = std::exp(rate.value), .devices = devices.size()};
@@ -197,7 +203,8 @@ class Teller {
   static constexpr unsigned kSends = 1;
   static constexpr unsigned kReceives = 2;
 
-  /// In which directions all links of the device, to two others or more, have the fault.
+  /// In which directions the links of the device, to two others or more, have the fault, and none
+  /// to another is surely without.
   [[nodiscard]] unsigned directions_of(const Device& device, LinkFault fault) const {
     unsigned directions = 0;
     for (const unsigned direction : {kSends, kReceives}) {
@@ -205,8 +212,10 @@ class Teller {
       bool is_all = true;
       for (const Edge& edge : edges_) {
         if ((direction == kSends ? edge.from : edge.to) == device) {
-          is_all = is_all && edge.fault == fault;
-          others.insert(direction == kSends ? edge.to : edge.from);
+          is_all = is_all && (edge.fault == fault || edge.suspected == fault);
+          if (edge.fault == fault) {
+            others.insert(direction == kSends ? edge.to : edge.from);
+          }
         }
       }
       // A host's memory is judged as a whole, but what is lost or changed in it is of two ranks.

@@ -4,7 +4,7 @@
 processes by NCCL_HOSTID, their faults by scripts of net-chaos.
 
 `selftest_test.py --starts 1000` starts that many jobs of 4 hosts without faults, `--faults 20` each fault so often, and prints how
-many were named rightly, wrongly and not at all.
+many were named rightly, wrongly and not at all; `--starts 100 --hosts 16` with more hosts.
 """
 import collections
 import json
@@ -15,10 +15,10 @@ import tempfile
 
 import job
 
-HOSTS = 4
+HOSTS = int(sys.argv[4]) if sys.argv[3:4] == ["--hosts"] else 4
 FLAGS = ["all_reduce", "-b", "8", "-e", "8", "-n", "1", "-w", "1", "--tsv", "-", *job.limit(120)]
-# A rank of 4 hosts sends to 3 others in each of up to 5 tries: this is its connection to the first of them, whose number counts on.
-ONE_LINK = "; ".join(f"send connection={number}: {{}}" for number in range(0, 15, 3))
+# A rank sends to each other one in each of up to 5 tries: this is its connection to the first of them, whose number counts on.
+ONE_LINK = "; ".join(f"send connection={number}: {{}}" for number in range(0, 5 * (HOSTS - 1), HOSTS - 1))
 # name: (script of one host's net-chaos, that host, what is named, its fault)
 FAULTS = {
     "slow sender": ("send: rate=100Mbit/s", 2, "device", "slow"),

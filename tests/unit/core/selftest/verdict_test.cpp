@@ -94,6 +94,25 @@ TEST(SelfTestVerdict, ADeviceIsNamedByItsDirection) {
   }
 }
 
+TEST(SelfTestVerdict, ADeviceIsNamedThoughSomeOfItsLinksWaitedForACore) {
+  const Spoil hidden = [](TriedLink& link) {
+    link.gb_per_s = 0.2;
+    link.gb_per_s_most = 1.2;
+    link.waited = 0.1;
+  };
+  Job job(6, 1);
+  job.spoil([](const TriedLink& link) { return link.source == 2; }, hidden)
+      .spoil([](const TriedLink& link) { return link.source == 2 && link.target < 2; }, kSlow);
+  job.spoil([](const TriedLink& link) { return link.target < 2; },
+            [](TriedLink& link) { link.waited = 0; });
+  expect_one(job, "device", LinkFault::kSlow, {2});
+  // One that is surely as fast as its like: it is the links.
+  job.spoil([](const TriedLink& link) { return link.source == 2 && link.target == 5; },
+            [](TriedLink& link) { link.gb_per_s = 1.1; });
+  ASSERT_EQ(job.judge().findings.size(), 2U);
+  EXPECT_STREQ(job.judge().findings[0].what, "link");
+}
+
 TEST(SelfTestVerdict, ALateDeviceIsNamed) {
   Job job(4, 1);
   job.spoil([](const TriedLink& link) { return link.source == 3 || link.target == 3; }, kLate);
