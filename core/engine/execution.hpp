@@ -55,6 +55,7 @@ struct Standstill {
   std::vector<Sent> sent;
   std::string held_up;  // by a network's plugin, as HeldUp::what; empty: nothing is known
   uint64_t calls_end = kAllCalls;  // as Execution's: later calls of the rank have not begun
+  std::chrono::steady_clock::time_point since = {};  // when it last moved; {}: nobody knows
 };
 
 /// The engine's view of the communicator. Threads: any.

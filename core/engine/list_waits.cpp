@@ -190,7 +190,8 @@ Standstill describe_standstill(const Execution& execution) {
   Standstill standstill{.waits = list_waits(execution),
                         .sent = list_sent(execution),
                         .held_up = {},
-                        .calls_end = execution.calls_end};
+                        .calls_end = execution.calls_end,
+                        .since = execution.still_since};
   const bool all_done = is_all_done(execution);
   for (const ConnectionEnd* const end : execution.ends) {
     const auto held = end->held_up();

@@ -12,6 +12,9 @@
 namespace plexus {
 namespace {
 
+/// The first probes have told by then which message is lost, and who is inside a plugin.
+constexpr uint32_t kGuessAfterSeconds = 2;
+
 /// "node0:4711": by rank of the communicator, where it is known.
 std::map<int, std::string> names_in(const JobRoll& roll, uint64_t group) {
   std::map<int, std::string> names;
@@ -194,6 +197,9 @@ void RasJob::judge_comm(const JobRoll& roll, const RasComm& comm) {
     const StallVerdict judged = judge(
         {.group = comm.group, .nranks = comm.nranks, .status = waiting->status, .process_of = name},
         summary);
+    if (judged.is_guess && waiting->status.seconds < kGuessAfterSeconds) {
+      return;
+    }
     verdict.cause = plexus::name(judged.cause);
     verdict.ranks = judged.ranks;
     verdict.seconds = waiting->status.seconds;

@@ -27,9 +27,9 @@ constexpr size_t kCauseBytesMax = 128;  // from other ranks, as are the causes o
 constexpr size_t kCausesMax = 16;
 
 /// Lower ranks inquire earlier and so spare the others: the later, the lower in the tree of 16.
-/// After the first probes, from which ranks know that a call of theirs is awaited.
+/// After the first two probes, from which ranks know that a call or a message of theirs is awaited.
 milliseconds delay_of(int rank) {
-  milliseconds delay = kProbeEvery;
+  milliseconds delay = 2 * kProbeEvery;
   for (int above = rank; above > 0; above = (above - 1) / 16) {
     delay += seconds(1);
   }

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr auto kInPluginAfter = seconds(1);
+constexpr auto kInPluginAfter = std::chrono::milliseconds(500);
 
 uint32_t seconds_since(Clock::time_point then, Clock::time_point now) {
   return static_cast<uint32_t>(
@@ -125,8 +125,8 @@ RankStatus find_status(StallEntries& entries, const StallKey& key, Clock::time_p
   const auto inside = CallWatcher::of_process().find_longest(thread);
   if (inside.has_value() && inside->time >= kInPluginAfter) {
     status.activity = RankActivity::kInPlugin;
-    status.seconds =
-        static_cast<uint32_t>(std::chrono::duration_cast<seconds>(inside->time).count());
+    // it was seen there some time after it had entered
+    status.seconds = static_cast<uint32_t>(std::chrono::ceil<seconds>(inside->time).count());
     status.where = fmt::format("{} of plugin {}", inside->entry, inside->plugin);
     return status;
   }

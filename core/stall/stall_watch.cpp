@@ -78,7 +78,7 @@ void StallWatch::on_stalled(uint64_t group, int rank, Standstill standstill) {
       stall = Stall{};  // clang 14 does not find a constructor for emplace()
       stall->epoch = ++epochs_;
       stall->thread = pthread_self();
-      stall->since = now;
+      stall->since = standstill.since == Clock::time_point{} ? now : standstill.since;
     }
     stall->standstill = std::move(standstill);
     stall->checked = now;

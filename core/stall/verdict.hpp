@@ -26,7 +26,9 @@ const char* name(StallCause cause);  // "stopped", "in_plugin", ...
 struct StallVerdict {
   StallCause cause = StallCause::kLink;
   std::vector<int> ranks;  // that keep the others waiting, the lowest 8; of a link the sender
-  uint64_t count = 0;      // of such ranks in all
+  /// Nothing says it of the rank itself: what is left when no better cause is known.
+  bool is_guess = false;
+  uint64_t count = 0;  // of such ranks in all
   std::string sentence;
   std::string json;  // one line
 };
