@@ -97,6 +97,11 @@ std::optional<LateRank> find_late_rank(const JobRoll& roll, const RasComm& comm)
   const double least = windows.size() == 1 ? 2 * kShareMin : kShareMin;
   const double calls =
       static_cast<double>(windows.size() * comm.ranks.size() * ArrivalTimes::kCalls);
+  // On a busy host a process may have had no core for some of a short window.
+  constexpr double kAloneNs = 0.5e9;
+  if (windows.size() == 1 && period_ns / static_cast<double>(comm.ranks.size()) < kAloneNs) {
+    return std::nullopt;
+  }
   if (!latest.has_value() || share < least || share * period_ns / kNs < kLateMinUs * calls) {
     return std::nullopt;
   }

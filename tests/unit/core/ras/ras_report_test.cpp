@@ -353,10 +353,23 @@ TEST(RasJob, BlamesNobodyForLittleOrForOthers) {
     set_arrivals(barely.rank(rank), rank == 1 ? 230 : 300, 3);
   }
   EXPECT_EQ(RasJob(barely.roll).verdicts.size(), 1U);
+  // One of 16 ms says nothing, however much: the process may have had no core. One of half a second
+  // does.
+  FourRanks busy;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    set_arrivals(busy.rank(rank), rank == 1 ? 100 : 900);
+  }
+  EXPECT_TRUE(RasJob(busy.roll).verdicts.empty());
+  for (size_t rank = 0; rank < 4; ++rank) {
+    busy.rank(rank).arrivals.front().inside_ns *= 40;
+    busy.rank(rank).arrivals.front().period_ns *= 40;
+  }
+  EXPECT_EQ(RasJob(busy.roll).verdicts.size(), 1U);
   // Rank 1 waits for the late one of another communicator, and so comes late to this one.
   FourRanks victim;
   for (size_t rank = 0; rank < 4; ++rank) {
     set_arrivals(victim.rank(rank), rank == 1 ? 100 : 400);
+    set_arrivals(victim.rank(rank), rank == 1 ? 100 : 400, 3);
   }
   EXPECT_EQ(RasJob(victim.roll).verdicts.size(), 1U);
   RollRank other = rank_of(0, 1, 7);
