@@ -166,7 +166,11 @@ std::string StallWatch::report() {
                      .calls = entry.member.calls->calls(),
                      .recent = entry.member.calls->list_recent(),
                      .waits = {},
-                     .verdict = entry.verdict};
+                     .verdict = entry.verdict,
+                     .members = {}};
+    for (int rank = 0; rank < entry.member.nranks; ++rank) {
+      made.members.push_back(entry.member.exchange->process_of(rank));
+    }
     if (entry.stall.has_value()) {
       made.waits = entry.stall->standstill.waits;
     }

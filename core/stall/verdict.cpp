@@ -177,6 +177,26 @@ nlohmann::json json_of(const StallAsker& asker, const StatusSummary& summary) {
   return made;
 }
 
+/// Calls before the one that the rank is in have ended, those after it wait on a stream.
+nlohmann::json records_of(const StallReport& report) {
+  const CallRecord& now = report.status.call;
+  const bool is_inside = report.status.has_call && report.status.activity != RankActivity::kOutside;
+  nlohmann::json records = nlohmann::json::array();
+  const char* state = "completed";
+  for (const CallRecord& call : report.recent) {
+    const bool is_it = is_inside && call.sequence == now.sequence &&
+                       call.collective == now.collective && call.root == now.root;
+    records.push_back({{"collective", name(static_cast<Collective>(call.collective))},
+                       {"sequence", call.sequence},
+                       {"count", call.count},
+                       {"type", name(static_cast<DataType>(call.type))},
+                       {"root", call.root},
+                       {"state", is_it ? "started" : state}});
+    state = is_it ? "scheduled" : state;
+  }
+  return records;
+}
+
 std::string make_json(const StallAsker& asker,
                       const StatusSummary& summary,
                       const StallVerdict& verdict) {
@@ -299,6 +319,8 @@ std::string describe(const StallReport& report) {
     made["waits"].push_back(
         {{"rank", wait.peer}, {"call", describe_call(wait.call)}, {"where", wait.where}});
   }
+  made["records"] = records_of(report);
+  made["members"] = report.members;
   made["verdict"] = report.verdict;
   return dump(made);
 }

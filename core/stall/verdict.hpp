@@ -57,7 +57,8 @@ struct StallReport {
   uint64_t calls = 0;                   // that it has made
   std::vector<CallRecord> recent = {};  // of these, the last ones
   std::vector<Wait> waits = {};
-  std::string verdict = {};  // the last one; "": none
+  std::string verdict = {};               // the last one; "": none
+  std::vector<std::string> members = {};  // "host:pid" by rank
 };
 std::string describe(const StallReport& report);  // as JSON
 

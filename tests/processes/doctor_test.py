@@ -3,8 +3,11 @@
 """`plexus doctor`: asks one process of a running job what all ranks do."""
 import json
 import os
+import pathlib
+import pickle
 import signal
 import subprocess
+import tempfile
 
 import job
 
@@ -58,6 +61,26 @@ class Doctor(job.Test):
         self.doctor(ranks[1].pid, code=1)
         os.kill(ranks[1].pid, signal.SIGCONT)
         ranks[0].read_line()  # it goes on
+
+    def test_writes_records_that_pytorch_reads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = self.start_job()
+            os.kill(ranks[1].pid, signal.SIGSTOP)
+            self.wait_until(60, lambda: self.classes(ranks[0].pid).get("waiting"), "nobody waits")
+            self.assertIn("2 records written", self.doctor(ranks[2].pid, "--flight-recorder", f"{folder}/job_"))
+            os.kill(ranks[1].pid, signal.SIGCONT)
+            self.assertEqual(sorted(os.listdir(folder)), ["job_0", "job_2"], "a stopped process cannot say what it did")
+            for rank in (0, 2):
+                record = pickle.loads(pathlib.Path(folder, f"job_{rank}").read_bytes())
+                group, = record["pg_config"].values()
+                self.assertEqual(group["ranks"], "[0, 1, 2]")
+                names = {entry["profiling_name"] for entry in record["entries"]}
+                self.assertIn("nccl:all_reduce", names)
+                numbers = [entry["collective_seq_id"] for entry in record["entries"]]
+                self.assertEqual(numbers, list(range(numbers[0], numbers[0] + len(numbers))))
+                states = [entry["state"] for entry in record["entries"]]
+                self.assertEqual(states, ["completed"] * (len(states) - 1) + ["started"])
+        self.assertIn("PID", self.doctor("--flight-recorder", "x", code=2))
 
     def test_lists_programs_ranks_and_who_waits(self):
         ranks = self.start_job()

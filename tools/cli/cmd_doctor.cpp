@@ -25,6 +25,7 @@
 #include "core/os/local_socket.hpp"
 #include "guest/file.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/flight_recorder.hpp"
 #include "tools/cli/ras_client.hpp"
 #include "tools/cli/start_map.hpp"
 
@@ -50,6 +51,7 @@ struct Options {
   std::string ras;
   std::string start;
   std::string svg;
+  std::string flight_recorder;
   int recent = kRecentShown;
 };
 
@@ -298,6 +300,48 @@ int run_once(const Options& options) {
   return kExitOk;
 }
 
+/// The communicators that a process is in.
+std::set<std::string> comms_of(const json& answer) {
+  std::set<std::string> comms;
+  for (const json& rank : answer.at("ranks")) {
+    comms.insert(rank.value("comm", ""));
+  }
+  return comms;
+}
+
+/// A file for each rank of the job in the processes of this host.
+int write_flight_records(const Options& options) {
+  auto first = ask(options.pid, false, kAnswerTime);
+  if (first.has_error()) {
+    return report_error(first.error(), kExitWrong);
+  }
+  const std::set<std::string> comms = comms_of(first.value());
+  std::vector<json> answers = {std::move(first).value()};
+  for (const int pid : find_processes()) {
+    auto other = pid == options.pid ? fail(Code::kInvalidArgument, "asked before")
+                                    : ask(pid, false, kListTime);
+    if (other.has_value()) {
+      const std::set<std::string> theirs = comms_of(other.value());
+      if (std::any_of(theirs.begin(), theirs.end(),
+                      [&](const std::string& comm) { return comms.count(comm) > 0; })) {
+        answers.push_back(std::move(other).value());
+      }
+    }
+  }
+  const auto records = make_flight_records(answers);
+  if (records.has_error()) {
+    return report_error(records.error(), kExitWrong);
+  }
+  for (const auto& [rank, record] : records.value()) {
+    const std::string file = fmt::format("{}{}", options.flight_recorder, rank);
+    if (const auto written = write_output(file, format_pickle(record)); written.has_error()) {
+      return report_error(written.error(), kExitWrong);
+    }
+  }
+  fmt::print("{} written\n", counted(records.value().size(), "record"));
+  return kExitOk;
+}
+
 /// What the job found when it tried its links.
 int show_start(const Options& options) {
   auto file = read_file(options.start, kAnswerBytesMax);
@@ -321,6 +365,9 @@ int show_start(const Options& options) {
 int run_doctor(const Options& options) {
   if (!options.start.empty()) {
     return show_start(options);
+  }
+  if (!options.flight_recorder.empty()) {
+    return write_flight_records(options);
   }
   if (options.pid == 0 && options.ras.empty()) {
     return list_processes(options.as_json);
@@ -358,6 +405,11 @@ Command add_doctor_command(CLI::App& program) {
   app->add_flag("--metrics", options->as_metrics, "The answer at --ras in Prometheus' text format")
       ->needs("--ras")
       ->excludes("--json");
+  app->add_option("--flight-recorder", options->flight_recorder,
+                  "Write the last calls of the job's ranks on this host as PyTorch's flight "
+                  "recorder does, to files PREFIX0, PREFIX1, ... by rank")
+      ->type_name("PREFIX")
+      ->needs("PID");
   app->add_option("--start", options->start,
                   "FILE that PLEXUS_SELFTEST_FILE named in a job with PLEXUS_SELFTEST=1: a map of "
                   "the links that it tried at its start, and what was wrong with them")
