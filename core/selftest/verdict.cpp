@@ -116,6 +116,26 @@ Usual usual_of(const std::map<std::pair<Device, bool>, double>& best) {
   return {.value = middle, .deviation = median(values)};
 }
 
+/// Late or slow, against what is usual in its class. `rate`: as a logarithm.
+void judge_edge(Edge& edge, const Usual& rate, const Usual& latency) {
+  const Limits& limits = edge.waited < kBusyFrom ? kQuiet : kBusy;
+  const double excess_us = edge.latency_us - latency.value;  // not measured: below 0
+  const double logarithm = edge.gb_per_s_most > 0 ? std::log(edge.gb_per_s_most) : rate.value;
+  const double seen = edge.gb_per_s > 0 ? std::log(edge.gb_per_s) : rate.value;
+  const bool is_late = edge.latency_us > kLateAbove * latency.value;
+  if (is_late && excess_us > limits.late_us * (edge.waited < kBusyFrom ? 1 : edge.waited) &&
+      excess_us > kDeviations * latency.deviation) {
+    edge.fault = LinkFault::kLate;
+  } else if (rate.value - logarithm >
+             std::max(-std::log(limits.slow_below), kDeviations * rate.deviation)) {
+    edge.fault = LinkFault::kSlow;
+  } else if (is_late && excess_us > kQuiet.late_us) {
+    edge.suspected = LinkFault::kLate;
+  } else if (rate.value - seen > -std::log(kQuiet.slow_below)) {
+    edge.suspected = LinkFault::kSlow;
+  }
+}
+
 /// Finds what is late or slow among the edges of one class.
 LinkClass judge_class(const std::string& class_name, std::vector<Edge>& edges) {
   std::map<std::pair<Device, bool>, double> rates;  // device, whether it sends
@@ -144,24 +164,8 @@ LinkClass judge_class(const std::string& class_name, std::vector<Edge>& edges) {
   const Usual rate = usual_of(rates);
   const Usual latency = usual_of(latencies);
   for (Edge& edge : edges) {
-    if (edge.class_name != class_name || edge.fault != LinkFault::kNone) {
-      continue;
-    }
-    const Limits& limits = edge.waited < kBusyFrom ? kQuiet : kBusy;
-    const double excess_us = edge.latency_us - latency.value;  // not measured: below 0
-    const double logarithm = edge.gb_per_s_most > 0 ? std::log(edge.gb_per_s_most) : rate.value;
-    if (edge.latency_us > kLateAbove * latency.value &&
-        excess_us > limits.late_us * (edge.waited < kBusyFrom ? 1 : edge.waited) &&
-        excess_us > kDeviations * latency.deviation) {
-      edge.fault = LinkFault::kLate;
-    } else if (rate.value - logarithm >
-               std::max(-std::log(limits.slow_below), kDeviations * rate.deviation)) {
-      edge.fault = LinkFault::kSlow;
-    } else if (edge.latency_us > kLateAbove * latency.value && excess_us > kQuiet.late_us) {
-      edge.suspected = LinkFault::kLate;
-    } else if (edge.gb_per_s > 0 &&
-               rate.value - std::log(edge.gb_per_s) > -std::log(kQuiet.slow_below)) {
-      edge.suspected = LinkFault::kSlow;
+    if (edge.class_name == class_name && edge.fault == LinkFault::kNone) {
+      judge_edge(edge, rate, latency);
     }
   }
   return {.latency_us = latency.value, .gb_per_s = std::exp(rate.value), .devices = devices.size()};
