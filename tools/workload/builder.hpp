@@ -105,6 +105,8 @@ Result<Workload> read_inspector(std::string_view text);
 Result<Workload> read_nccl_tests(std::string_view text);
 Result<Workload> read_htsim(std::string_view text);
 
+/// A pickle of Python, of what JSON has too; nothing is imported or called.
+Result<WorkloadJson> read_pickle(std::string_view bytes);
 /// Whether the bytes are messages of protobuf, one after the other, each with its length before it.
 bool is_delimited_protobuf(std::string_view bytes);
 

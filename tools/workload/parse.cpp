@@ -52,12 +52,7 @@ class JsonLook : public nlohmann::json_sax<WorkloadJson> {
   std::size_t position_ = 0;
 };
 
-Result<Workload> read_json(std::string_view text) {
-  JsonLook look;
-  if (!WorkloadJson::sax_parse(text, &look)) {
-    return fail(Code::kInvalidArgument, "is neither {} nor whole: it {}", kKnown, look.problem());
-  }
-  const WorkloadJson json = WorkloadJson::parse(text, nullptr, false);
+Result<Workload> read_json(const WorkloadJson& json) {
   if (json.is_array()) {
     const bool is_kineto = std::any_of(json.begin(), json.end(), [](const WorkloadJson& event) {
       const std::string kind = text_of(event, "cat");
@@ -86,10 +81,21 @@ Result<Workload> read_json(std::string_view text) {
         find_member(json, "start_ts") != nullptr || find_member(json, "schema") != nullptr;
     return is_pytorch ? read_execution_trace(json) : read_chakra_json(json);
   }
-  PLEXUS_TRY(check_file_kind(text, FileKind::kWorkload));
   return fail(Code::kInvalidArgument,
               "is neither {{\"calls\": [...]}}, nor has it a member \"traceEvents\", \"entries\", "
               "\"nodes\" or \"workload_graph\": docs/formats.md says what is read");
+}
+
+Result<Workload> read_json_text(std::string_view text) {
+  JsonLook look;
+  if (!WorkloadJson::sax_parse(text, &look)) {
+    return fail(Code::kInvalidArgument, "is neither {} nor whole: it {}", kKnown, look.problem());
+  }
+  auto work = read_json(WorkloadJson::parse(text, nullptr, false));
+  if (work.has_error()) {
+    PLEXUS_TRY(check_file_kind(text, FileKind::kWorkload));
+  }
+  return work;
 }
 
 struct Foreign {
@@ -98,14 +104,9 @@ struct Foreign {
 };
 
 /// What others write that is no workload, or not one that is read as it is.
-constexpr std::array<Foreign, 8> kForeign = {{
+constexpr std::array<Foreign, 7> kForeign = {{
     {"\x1f\x8b", "is compressed by gzip: `gunzip` it first"},
     {"\x28\xb5\x2f\xfd", "is compressed by zstd: `unzstd` it first"},
-    {"\x80",
-     "is a pickle of Python (a dump of PyTorch's flight recorder is one): `python3 -c "
-     "'import json,pickle,sys; json.dump(pickle.load(open(sys.argv[1], \"rb\")), "
-     "open(sys.argv[2], \"w\"), default=str)' FILE FILE.json` makes JSON of it, if you "
-     "trust where it comes from"},
     {"# collprof",
      "is an MPI trace of liballprof, one rank's: LogGOPSim's Schedgen makes GOAL of "
      "all of them (-ptrn trace), which is read"},
@@ -191,6 +192,10 @@ Result<Workload> parse_workload(std::string_view text) {
   if (is_delimited_protobuf(text)) {
     return read_chakra(text);
   }
+  if (text.starts_with('\x80')) {
+    PLEXUS_TRY(json, read_pickle(text));
+    return read_json(json);
+  }
   for (const Foreign& foreign : kForeign) {
     if (text.starts_with(foreign.begins)) {
       return fail(Code::kInvalidArgument, "{}", foreign.says);
@@ -206,7 +211,7 @@ Result<Workload> parse_workload(std::string_view text) {
     const bool is_rank_range = text.substr(first).starts_with("[rank");  // AICB's first line
     return is_inspector    ? read_inspector(text)
            : is_rank_range ? read_lines(text)
-                           : read_json(text.substr(first));
+                           : read_json_text(text.substr(first));
   }
   if (text.substr(0, 4096).find('\0') != std::string_view::npos) {
     return fail(Code::kInvalidArgument,

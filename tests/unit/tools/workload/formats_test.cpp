@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/workload/workload.hpp"
+#include "tools/workload/builder.hpp"
 
 namespace plexus {
 namespace {
@@ -119,6 +119,70 @@ TEST(WorkloadFormats, OthersHaveWhatTheySay) {
   EXPECT_EQ(sample("execution_trace.json").calls[0].bytes, 1U << 20);
   EXPECT_EQ(sample("flows.cm").calls[3].kind, WorkKind::kSend);
   EXPECT_DOUBLE_EQ(sample("flows.cm").calls[2].time_us, 5);
+}
+
+std::string json_of(const std::string& pickle) {
+  const auto json = read_pickle(pickle);
+  return json.has_error() ? "refused" : json.value().dump();
+}
+
+TEST(WorkloadFormats, PicklesAreReadWithoutPython) {
+  using namespace std::string_literals;
+  const Workload work = sample("flight_recorder.pickle");
+  EXPECT_EQ(describe(work), describe(sample("flight_recorder.json")));
+  // {'a': (1, -2, 2.5, True, None), 'b': [300, 'a']}, protocols 2 and 4; the second 'a' is a
+  // reference.
+  const std::string expected = R"({"a":[1,-2,2.5,true,null],"b":[300,"a"]})";
+  EXPECT_EQ(json_of("\x80\x02}q\x00(X\x01\x00\x00\x00"
+                    "aq\x01(K\x01J\xfe\xff\xff\xffG@\x04\x00\x00\x00\x00\x00\x00"
+                    "\x88Ntq\x02X\x01\x00\x00\x00"
+                    "bq\x03]q\x04(M,\x01h\x01"
+                    "eu."s),
+            expected);
+  EXPECT_EQ(json_of("\x80\x04\x95\x30\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01"
+                    "a\x94(K\x01J\xfe\xff\xff\xffG@\x04\x00\x00\x00"
+                    "\x00\x00\x00\x88Nt\x94\x8c\x01"
+                    "b\x94]\x94(M,\x01h\x01"
+                    "eu."s),
+            expected);
+  // PyTorch marks a list of numbers by a function.
+  EXPECT_EQ(json_of("\x80\x02"
+                    "ctorch.jit._pickle\nbuild_intlist\n](K\x05K\x06"
+                    "e\x85R."s),
+            "[5,6]");
+  EXPECT_EQ(json_of("\x80\x02\x8a\x08\x15\x81\xe9}\xf4\x10\x22\x11."s), "1234567890123456789");
+  EXPECT_EQ(json_of("\x80\x02\x8a\x01\xff."s), "-1");
+}
+
+TEST(WorkloadFormats, BrokenPicklesAreRefused) {
+  using namespace std::string_literals;
+  for (const std::string& pickle : {"\x80\x02"s, "\x80\x02."s,
+                                    "\x80\x02]q\x00h\x00"
+                                    "a."s,
+                                    "\x80\x02h\x07."s,
+                                    "\x80\x02"
+                                    "e."s,
+                                    "\x80\x02}K\x01"
+                                    "a."s,
+                                    "\x80\x02}(K\x01u."s, "\x80\x02\x85."s,
+                                    "\x80\x02X\xff\xff\xff\xff"
+                                    "a."s,
+                                    "\x80\x02\xee."s, "\x80\x02(K\x01\x86."s}) {
+    EXPECT_EQ(json_of(pickle), "refused") << testing::PrintToString(pickle);
+  }
+  // Each list has the one before it ten times.
+  std::string bomb = "\x80\x02K\x01";
+  for (int i = 0; i < 30; ++i) {
+    bomb +=
+        "q\x01"
+        "0](h\x01h\x01h\x01h\x01h\x01h\x01h\x01h\x01h\x01h\x01"
+        "e";
+  }
+  EXPECT_EQ(json_of(bomb + "."), "refused");
+  const std::string whole = read(PLEXUS_WORKLOAD_SAMPLES "/flight_recorder.pickle");
+  for (size_t length = 0; length < whole.size(); length += 3) {
+    EXPECT_EQ(json_of(whole.substr(0, length)), "refused") << length;
+  }
 }
 
 TEST(WorkloadFormats, WhatIsNoneIsNamedWithWhatToDo) {
