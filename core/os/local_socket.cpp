@@ -70,31 +70,15 @@ Result<void> wait_for(int fd, short events, const Deadline& deadline) {
 
 }  // namespace
 
-LocalSocket::LocalSocket(LocalSocket&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
-
-LocalSocket& LocalSocket::operator=(LocalSocket&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(forks_, other.forks_);
-  return *this;
-}
-
-void LocalSocket::close() noexcept {
-  if (fd_ >= 0 && forks_ == Forks::count()) {
-    OwnFds::instance().close(fd_);
-  }
-  fd_ = -1;
-}
-
 Result<LocalSocket> LocalSocket::listen(const std::string& name) {
   constexpr int kBacklog = 128;  // ranks of a host that connect at the same time
   PLEXUS_TRY(address, address_of(name));
   LocalSocket made(open_socket());
-  if (made.fd_ < 0) {
+  if (made.fd_.get() < 0) {
     return describe_refused_descriptor("cannot make a local socket");
   }
-  if (bind(made.fd_, reinterpret_cast<const sockaddr*>(&address.raw), address.size) != 0 ||
-      ::listen(made.fd_, kBacklog) != 0) {
+  if (bind(made.fd_.get(), reinterpret_cast<const sockaddr*>(&address.raw), address.size) != 0 ||
+      ::listen(made.fd_.get(), kBacklog) != 0) {
     return fail(Code::kSystemError, "cannot listen at the local socket @{}: {}", name,
                 std::strerror(errno));
   }
@@ -104,10 +88,11 @@ Result<LocalSocket> LocalSocket::listen(const std::string& name) {
 Result<LocalSocket> LocalSocket::connect(const std::string& name) {
   PLEXUS_TRY(address, address_of(name));
   LocalSocket made(open_socket());
-  if (made.fd_ < 0) {
+  if (made.fd_.get() < 0) {
     return describe_refused_descriptor("cannot make a local socket");
   }
-  if (::connect(made.fd_, reinterpret_cast<const sockaddr*>(&address.raw), address.size) != 0) {
+  if (::connect(made.fd_.get(), reinterpret_cast<const sockaddr*>(&address.raw), address.size) !=
+      0) {
     return fail(errno == ECONNREFUSED ? Code::kRemoteError : Code::kSystemError,
                 "cannot connect to the local socket @{}: {}", name, std::strerror(errno));
   }
@@ -117,17 +102,18 @@ Result<LocalSocket> LocalSocket::connect(const std::string& name) {
 Result<LocalSocket> LocalSocket::accept(From from) const {
   for (;;) {
     LocalSocket made(OwnFds::instance().open(
-        [this] { return accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
+        [this] { return accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     ucred peer{};
     socklen_t size = sizeof(peer);
-    if (made.fd_ >= 0 && getsockopt(made.fd_, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+    if (made.fd_.get() >= 0 &&
+        getsockopt(made.fd_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
         (peer.uid == geteuid() || peer.uid == 0 || from == From::kAnyUser)) {
       return made;
     }
-    if (made.fd_ < 0 && errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) {
+    if (made.fd_.get() < 0 && errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) {
       return fail(Code::kSystemError, "cannot accept at a local socket: {}", std::strerror(errno));
     }
-    pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
+    pollfd entry{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     (void)poll(&entry, 1, -1);
   }
 }
@@ -135,11 +121,11 @@ Result<LocalSocket> LocalSocket::accept(From from) const {
 Result<void> LocalSocket::send_all(std::string_view bytes, std::chrono::milliseconds time) const {
   const Deadline deadline = Deadline::after(time);
   while (!bytes.empty()) {
-    const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EINTR) {
-      PLEXUS_TRY(wait_for(fd_, POLLOUT, deadline));
+      PLEXUS_TRY(wait_for(fd_.get(), POLLOUT, deadline));
     } else {
       return fail(Code::kRemoteError, "cannot send over a local socket: {}", std::strerror(errno));
     }
@@ -154,8 +140,8 @@ Result<std::string> LocalSocket::recv_until(char end,
   std::string received;
   char part[4096];
   for (;;) {
-    PLEXUS_TRY(wait_for(fd_, POLLIN, deadline));
-    const ssize_t size = recv(fd_, part, sizeof(part), MSG_DONTWAIT);
+    PLEXUS_TRY(wait_for(fd_.get(), POLLIN, deadline));
+    const ssize_t size = recv(fd_.get(), part, sizeof(part), MSG_DONTWAIT);
     if (size == 0) {
       return received;
     }
@@ -183,7 +169,7 @@ Result<void> LocalSocket::send_descriptor(int fd) const {
   control->cmsg_type = SCM_RIGHTS;
   control->cmsg_len = CMSG_LEN(sizeof(fd));
   std::memcpy(CMSG_DATA(control), &fd, sizeof(fd));
-  if (sendmsg(fd_, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
+  if (sendmsg(fd_.get(), &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
     return fail(Code::kRemoteError, "cannot send a descriptor over a local socket: {}",
                 std::strerror(errno));
   }
@@ -193,10 +179,10 @@ Result<void> LocalSocket::send_descriptor(int fd) const {
 Result<int> LocalSocket::recv_descriptor(std::chrono::milliseconds time) const {
   const Deadline deadline = Deadline::after(time);
   for (;;) {
-    PLEXUS_TRY(wait_for(fd_, POLLIN, deadline));
+    PLEXUS_TRY(wait_for(fd_.get(), POLLIN, deadline));
     DescriptorMessage message;
     const StdioHeld held;
-    const ssize_t size = recvmsg(fd_, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    const ssize_t size = recvmsg(fd_.get(), &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
       continue;
     }

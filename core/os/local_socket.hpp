@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/fork.hpp"
 #include "core/base/result.hpp"
+#include "core/os/own_fds.hpp"
 
 namespace plexus {
 
@@ -17,9 +17,6 @@ namespace plexus {
 class LocalSocket {
  public:
   LocalSocket() = default;
-  ~LocalSocket() { close(); }
-  LocalSocket(LocalSocket&& other) noexcept;
-  LocalSocket& operator=(LocalSocket&& other) noexcept;
 
   static Result<LocalSocket> listen(const std::string& name);
   /// kRemoteError: nobody listens.
@@ -41,10 +38,8 @@ class LocalSocket {
   [[nodiscard]] Result<int> recv_descriptor(std::chrono::milliseconds time) const;
 
  private:
-  explicit LocalSocket(int fd) : fd_(fd), forks_(Forks::count()) {}
-  void close() noexcept;
-  int fd_ = -1;
-  uint64_t forks_ = 0;  // Forks::count() when it was opened
+  explicit LocalSocket(int fd) : fd_(fd) {}
+  OwnFd fd_;
 };
 
 /// Listens at `name` in a thread that lives as long as the process, and has `answer` serve one

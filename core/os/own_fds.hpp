@@ -5,6 +5,7 @@
 #pragma once
 
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/base/immortal.hpp"
@@ -43,6 +44,32 @@ class OwnFds final : private ForkAware {
 
   std::mutex mutex_;
   std::vector<int> fds_;  // guarded by mutex_
+};
+
+/// Move-only owner of a descriptor that OwnFds::open() returned. In a child made by fork, whose
+/// copy is closed, it does nothing.
+class OwnFd {
+ public:
+  OwnFd() = default;
+  explicit OwnFd(int fd) noexcept : fd_(fd) {}
+  ~OwnFd() { close(); }
+  OwnFd(OwnFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
+  OwnFd& operator=(OwnFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(forks_, other.forks_);
+    return *this;
+  }
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  void close() noexcept {
+    const int fd = std::exchange(fd_, -1);
+    if (fd >= 0 && forks_ == Forks::count()) {
+      OwnFds::instance().close(fd);
+    }
+  }
+
+ private:
+  int fd_ = -1;
+  uint64_t forks_ = Forks::count();  // when it was opened
 };
 
 }  // namespace plexus

@@ -206,20 +206,6 @@ Result<void> Patience::wait(int fd, short events, std::string_view what) const {
 
 // ---- Socket ----
 
-Socket::~Socket() { close(); }
-Socket::Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
-Socket& Socket::operator=(Socket&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(forks_, other.forks_);
-  return *this;
-}
-void Socket::close() noexcept {
-  const int fd = std::exchange(fd_, -1);
-  if (fd >= 0 && forks_ == Forks::count()) {
-    OwnFds::instance().close(fd);
-  }
-}
-
 Socket Socket::reserve() { return open(AF_INET); }
 
 Socket Socket::open(int family) {
@@ -236,10 +222,11 @@ Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high
     const int on = 1;
     address.set_port(port);
     return socket.is_open() &&
-           setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-           (!is_shared || setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
-           bind(socket.fd_, address.raw(), address.raw_size()) == 0 &&
-           ::listen(socket.fd_, kBacklog) == 0;
+           setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+           (!is_shared ||
+            setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
+           bind(socket.fd(), address.raw(), address.raw_size()) == 0 &&
+           ::listen(socket.fd(), kBacklog) == 0;
   });
   const int error = errno;
   if (listens) {
@@ -261,7 +248,7 @@ static Code code_of_connect(int error) {
 
 Result<Socket> Socket::connect(const SocketAddress& address, const Patience& patience) {
   PLEXUS_TRY(socket, start_connect(address));
-  PLEXUS_TRY(patience.wait(socket.fd_, POLLOUT, "connecting to " + address.to_string()));
+  PLEXUS_TRY(patience.wait(socket.fd(), POLLOUT, "connecting to " + address.to_string()));
   PLEXUS_TRY(socket.finish_connect(address));
   return std::move(socket);
 }
@@ -273,8 +260,8 @@ Result<Socket> Socket::start_connect(const SocketAddress& address) {
     return describe_refused_descriptor("cannot make a socket to connect to " + address.to_string(),
                                        error);
   }
-  set_options(socket.fd_);
-  if (::connect(socket.fd_, address.raw(), address.raw_size()) != 0 && errno != EINPROGRESS) {
+  set_options(socket.fd());
+  if (::connect(socket.fd(), address.raw(), address.raw_size()) != 0 && errno != EINPROGRESS) {
     return fail(code_of_connect(errno), "cannot connect to {}: {}", address.to_string(),
                 std::strerror(errno));
   }
@@ -284,7 +271,7 @@ Result<Socket> Socket::start_connect(const SocketAddress& address) {
 Result<void> Socket::finish_connect(const SocketAddress& address) {
   int error = 0;
   socklen_t size = sizeof(error);
-  getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+  getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) {
     return fail(code_of_connect(error), "cannot connect to {}: {}", address.to_string(),
                 std::strerror(error));
@@ -299,11 +286,11 @@ Result<void> Socket::finish_connect(const SocketAddress& address) {
 }
 
 Result<std::optional<Socket>> Socket::try_accept() {
-  const int fd = OwnFds::instance().open(
-      [&] { return accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
-  if (fd >= 0) {
-    set_options(fd);
-    return std::optional<Socket>(Socket(fd));
+  const int accepted = OwnFds::instance().open(
+      [&] { return accept4(fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
+  if (accepted >= 0) {
+    set_options(accepted);
+    return std::optional<Socket>(Socket(accepted));
   }
   const bool transient =
       errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
@@ -314,7 +301,7 @@ Result<std::optional<Socket>> Socket::try_accept() {
 }
 
 Result<size_t> Socket::try_send(std::string_view bytes) {
-  const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) {
     return static_cast<size_t>(sent);
   }
@@ -325,7 +312,7 @@ Result<size_t> Socket::try_send(std::string_view bytes) {
 }
 
 Result<size_t> Socket::try_recv(void* bytes, size_t size_bytes) {
-  const ssize_t received = ::recv(fd_, bytes, size_bytes, MSG_DONTWAIT);
+  const ssize_t received = ::recv(fd(), bytes, size_bytes, MSG_DONTWAIT);
   if (received > 0) {
     return static_cast<size_t>(received);
   }
@@ -344,7 +331,7 @@ Result<void> Socket::send_all(std::string_view bytes, const Patience& patience) 
     PLEXUS_TRY(sent, try_send(bytes));
     bytes.remove_prefix(sent);
     if (sent == 0) {
-      PLEXUS_TRY(patience.wait(fd_, POLLOUT, "sending to " + peer_name()));
+      PLEXUS_TRY(patience.wait(fd(), POLLOUT, "sending to " + peer_name()));
     }
   }
   return ok();
@@ -357,7 +344,7 @@ Result<void> Socket::recv_all(void* bytes, size_t size_bytes, const Patience& pa
     to += received;
     size_bytes -= received;
     if (received == 0) {
-      PLEXUS_TRY(patience.wait(fd_, POLLIN, "waiting for " + peer_name()));
+      PLEXUS_TRY(patience.wait(fd(), POLLIN, "waiting for " + peer_name()));
     }
   }
   return ok();
@@ -366,7 +353,7 @@ Result<void> Socket::recv_all(void* bytes, size_t size_bytes, const Patience& pa
 Result<SocketAddress> Socket::local_address() const {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
-  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+  if (getsockname(fd(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
     return fail(Code::kSystemError, "getsockname failed: {}", std::strerror(errno));
   }
   return SocketAddress(reinterpret_cast<const sockaddr*>(&storage));
@@ -375,7 +362,7 @@ Result<SocketAddress> Socket::local_address() const {
 std::string Socket::peer_name() const {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
-  if (getpeername(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+  if (getpeername(fd(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
     return "the peer";
   }
   return SocketAddress(reinterpret_cast<const sockaddr*>(&storage)).to_string();

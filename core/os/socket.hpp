@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "core/base/clock.hpp"
-#include "core/base/fork.hpp"
 #include "core/base/result.hpp"
+#include "core/os/own_fds.hpp"
 
 namespace plexus {
 
@@ -71,9 +71,6 @@ struct Patience {
 class Socket {
  public:
   Socket() = default;
-  ~Socket();
-  Socket(Socket&& other) noexcept;
-  Socket& operator=(Socket&& other) noexcept;
 
   /// Listens at `address`; port 0: any free port, or, when high > 0, the first free one of
   /// [low, high]. `is_shared`: other processes of the same user may listen there, too, and the
@@ -102,15 +99,14 @@ class Socket {
 
   [[nodiscard]] Result<SocketAddress> local_address() const;
   [[nodiscard]] std::string peer_name() const;
-  [[nodiscard]] int fd() const noexcept { return fd_; }
-  [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
-  void close() noexcept;
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  [[nodiscard]] bool is_open() const noexcept { return fd() >= 0; }
+  void close() noexcept { fd_.close(); }
 
  private:
-  explicit Socket(int fd) : fd_(fd), forks_(Forks::count()) {}
+  explicit Socket(int fd) : fd_(fd) {}
   static Socket open(int family);
-  int fd_ = -1;
-  uint64_t forks_ = 0;  // Forks::count() when it was opened
+  OwnFd fd_;
 };
 
 /// The address of the interface to use. `names` in NCCL_SOCKET_IFNAME's syntax (prefixes; ^
