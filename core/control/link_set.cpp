@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <linux/sockios.h>
-#include <poll.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
@@ -27,8 +24,28 @@ constexpr auto kExpiryPause = std::chrono::milliseconds(10);
 constexpr size_t kReadBytes = size_t{64} * 1024;
 constexpr uint64_t kListener = 0;
 
-/// Bytes that were sent are moved out of the way when there are so many.
-constexpr size_t kCompactBytes = size_t{1} << 20;
+void control_epoll(int epoll, int operation, int fd, uint64_t link, uint32_t events) {
+  epoll_event event{.events = events, .data = {.u64 = link}};
+  epoll_ctl(epoll, operation, fd, &event);
+}
+
+/// No descriptor is left but the one that was kept in reserve: accepts a caller with it, and
+/// refuses it. False: there is none.
+bool refuse_caller(Socket& listener) {
+  auto accepted = listener.try_accept();
+  if (accepted.has_error() || !accepted.value().has_value()) {
+    return false;
+  }
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  PLEXUS_WARN(
+      "bootstrap: {} cannot connect: this process has no file descriptor left (ulimit -n is {}); "
+      "raise the limit",
+      accepted.value()->peer_name(), limit.rlim_cur);
+  const auto refusal = security::refuse_for_descriptors(static_cast<uint32_t>(limit.rlim_cur));
+  (void)accepted.value()->try_send({reinterpret_cast<const char*>(&refusal), sizeof(refusal)});
+  return true;
+}
 
 }  // namespace
 
@@ -50,13 +67,12 @@ Result<std::unique_ptr<LinkSet>> LinkSet::make(const security::Terms& terms,
     set->own_ = address;
     set->listener_key_ = key == ListenerKey::kOfAddress ? key_of(terms.key, address) : terms.key;
   }
-  set->epoll_ = OwnFds::instance().open([] { return epoll_create1(EPOLL_CLOEXEC); });
-  if (set->epoll_ < 0) {
+  set->epoll_ = OwnFd(OwnFds::instance().open([] { return epoll_create1(EPOLL_CLOEXEC); }));
+  if (set->epoll_.get() < 0) {
     return describe_refused_descriptor("cannot wait for connections (epoll_create1)");
   }
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = kListener}};
   if (set->listener_.is_open()) {
-    epoll_ctl(set->epoll_, EPOLL_CTL_ADD, set->listener_.fd(), &event);
+    control_epoll(set->epoll_.get(), EPOLL_CTL_ADD, set->listener_.fd(), kListener, EPOLLIN);
   }
   set->reserve_ = Socket::reserve();
   if (!set->reserve_.is_open()) {
@@ -65,52 +81,38 @@ Result<std::unique_ptr<LinkSet>> LinkSet::make(const security::Terms& terms,
   return set;
 }
 
-LinkSet::~LinkSet() {
-  links_.clear();
-  if (epoll_ >= 0 && forks_ == Forks::count()) {
-    OwnFds::instance().close(epoll_);
-  }
-}
-
-LinkSet::Entry* LinkSet::find(Link link) {
+ControlLink* LinkSet::find(Link link) {
   const auto at = links_.find(link);
   return at == links_.end() ? nullptr : at->second.get();
 }
 
-LinkSet::Link LinkSet::add(Entry entry) {
+LinkSet::Link LinkSet::add(ControlLink entry) {
   const Link link = next_++;
   PLEXUS_DCHECK(link != kListener && links_.count(link) == 0, link);
   security::Silence::start_probes(entry.socket.fd(), times_.silence);
-  auto& made = links_[link] = std::make_unique<Entry>(std::move(entry));
+  auto& made = links_[link] = std::make_unique<ControlLink>(std::move(entry));
   pending_count_ += made->is_pending ? 1 : 0;
-  made->watches_out = made->state == Entry::State::kConnecting || !made->out.empty();
-  epoll_event event{.events = made->watches_out ? EPOLLIN | EPOLLOUT : EPOLLIN,
-                    .data = {.u64 = link}};
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, made->socket.fd(), &event);
+  flush(link, *made);
   return link;
 }
 
-void LinkSet::watch(Link link, Entry& entry) {
-  const bool wants_out =
-      entry.state == Entry::State::kConnecting ||
-      (entry.state == Entry::State::kProving ? (entry.session.awaits() & POLLOUT) != 0
-                                             : !entry.out.empty());
-  if (wants_out != std::exchange(entry.watches_out, wants_out)) {
-    epoll_event event{.events = wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, .data = {.u64 = link}};
-    epoll_ctl(epoll_, EPOLL_CTL_MOD, entry.socket.fd(), &event);
+/// Sends what can be, and has what is awaited then watched for.
+void LinkSet::flush(Link link, ControlLink& entry) {
+  entry.flush();
+  if (const uint32_t events = entry.awaited(); events != entry.watched) {
+    const int operation = entry.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    control_epoll(epoll_.get(), operation, entry.socket.fd(), link, events);
+    entry.watched = events;
   }
 }
 
-Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address) {
-  return connect(address, key_of(terms_.key, address));
-}
-
-Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address, const security::Key& key) {
+Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address,
+                                       const std::optional<security::Key>& key) {
   PLEXUS_TRY(socket, Socket::start_connect(address.as_seen_from(own_)));
-  return add({.state = Entry::State::kConnecting,
+  return add({.state = ControlLink::State::kConnecting,
               .socket = std::move(socket),
               .address = address,
-              .key = key,
+              .key = key.has_value() ? *key : key_of(terms_.key, address),
               .deadline = Deadline::after(times_.connect),
               .is_mutual = false});
 }
@@ -121,40 +123,30 @@ Result<LinkSet::Link> LinkSet::connect_by_reserve(const SocketAddress& address) 
 }
 
 Result<LinkSet::Link> LinkSet::adopt(ProvenSocket proven) {
-  return add({.state = Entry::State::kOpen,
+  return add({.state = ControlLink::State::kOpen,
               .socket = std::move(proven.socket),
               .session = std::move(proven.session)});
 }
 
 void LinkSet::send(Link link, const Message& message) {
-  Entry* const entry = find(link);
-  if (entry == nullptr || entry->state == Entry::State::kFinishing) {
-    return;
+  ControlLink* const entry = find(link);
+  if (entry != nullptr && entry->state != ControlLink::State::kFinishing) {
+    entry->out += encode(message);
+    flush(link, *entry);
   }
-  if (entry->state != Entry::State::kOpen) {
-    entry->waiting += encode(message);
-    return;
-  }
-  PLEXUS_DCHECK(entry->waiting.empty(), link);  // open() has taken it
-  entry->out += encode(message);
-  flush(link, *entry);
 }
 
 void LinkSet::finish(Link link) {
-  Entry* const entry = find(link);
-  if (entry == nullptr || entry->state == Entry::State::kFinishing) {
+  ControlLink* const entry = find(link);
+  if (entry == nullptr || entry->state == ControlLink::State::kFinishing) {
     return;
   }
   if (entry->is_pending) {
     erase(link);
     return;
   }
-  entry->finishes = true;
-  entry->deadline = Deadline::after(times_.finish);
-  if (entry->state == Entry::State::kOpen) {
-    entry->state = Entry::State::kFinishing;
-    flush(link, *entry);
-  }
+  entry->finish(times_.finish);
+  flush(link, *entry);
 }
 
 void LinkSet::finish_all() {
@@ -168,18 +160,14 @@ void LinkSet::finish_all() {
 }
 
 void LinkSet::drop(Link link, const std::string& why) {
-  Entry* const entry = find(link);
+  ControlLink* const entry = find(link);
   if (entry == nullptr) {
     return;
   }
-  const auto state = entry->state;
-  const bool was_made = state == Entry::State::kOpen && entry->is_mutual;
+  const bool was_made = entry->state == ControlLink::State::kOpen && entry->is_mutual;
   const bool is_reported = !entry->is_pending && !entry->finishes;
   if (!entry->finishes) {
-    PLEXUS_INFO(
-        kBootstrap, "bootstrap: the connection to {} ends: {}",
-        state == Entry::State::kConnecting ? entry->address.to_string() : entry->socket.peer_name(),
-        why);
+    PLEXUS_INFO(kBootstrap, "bootstrap: the connection to {} ends: {}", entry->peer_name(), why);
   }
   erase(link);
   if (is_reported) {
@@ -192,7 +180,7 @@ void LinkSet::erase(Link link) {
   // Closing alone would not end it while a child made by a plain clone has it open.
   PLEXUS_DCHECK(at != links_.end(), link);
   shutdown(at->second->socket.fd(), SHUT_RDWR);
-  epoll_ctl(epoll_, EPOLL_CTL_DEL, at->second->socket.fd(), nullptr);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at->second->socket.fd(), nullptr);
   PLEXUS_DCHECK(pending_count_ >= (at->second->is_pending ? 1U : 0U), pending_count_);
   pending_count_ -= at->second->is_pending ? 1 : 0;
   links_.erase(at);
@@ -201,7 +189,7 @@ void LinkSet::erase(Link link) {
 
 void LinkSet::stop_listening() {
   if (listener_.is_open()) {
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, listener_.fd(), nullptr);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.fd(), nullptr);
     listener_.close();
   }
 }
@@ -212,24 +200,19 @@ bool LinkSet::is_empty() const {
 }
 
 bool LinkSet::is_delivered() const {
-  return std::all_of(links_.begin(), links_.end(), [](const auto& link) {
-    const Entry& entry = *link.second;
-    int under_way_bytes = 0;
-    return entry.state != Entry::State::kFinishing ||
-           (entry.out.empty() && ioctl(entry.socket.fd(), SIOCOUTQ, &under_way_bytes) == 0 &&
-            under_way_bytes == 0);
-  });
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link.second->is_delivered(); });
 }
 
 bool LinkSet::is_busy() const {
   return is_full_ || std::any_of(links_.begin(), links_.end(), [](const auto& link) {
-           return link.second->state != Entry::State::kOpen;
+           return link.second->state != ControlLink::State::kOpen;
          });
 }
 
 void LinkSet::wait(std::chrono::milliseconds time) const {
   epoll_event event{};
-  const int count = epoll_wait(epoll_, &event, 1, static_cast<int>(time.count()));
+  const int count = epoll_wait(epoll_.get(), &event, 1, static_cast<int>(time.count()));
   if (count < 0 && errno != EINTR) {
     std::this_thread::sleep_for(time);
   }
@@ -241,7 +224,7 @@ void LinkSet::progress() {
   }
   constexpr int kEvents = 64;
   std::array<epoll_event, kEvents> events{};
-  const int count = epoll_wait(epoll_, events.data(), kEvents, 0);
+  const int count = epoll_wait(epoll_.get(), events.data(), kEvents, 0);
   is_lost_ = is_lost_ || (count < 0 && errno != EINTR);
   for (int i = 0; i < count; ++i) {
     const auto& event = events[static_cast<size_t>(i)];
@@ -255,19 +238,22 @@ void LinkSet::progress() {
   expire();
   drop_silent();
   if (listener_.is_open() && std::exchange(is_full_, false)) {
-    watch_listener(EPOLLIN);
+    control_epoll(epoll_.get(), EPOLL_CTL_MOD, listener_.fd(), kListener, EPOLLIN);
   }
 }
 
 void LinkSet::advance(Link link, uint32_t events) {
-  Entry* const entry = find(link);
+  ControlLink* const entry = find(link);
   if (entry == nullptr) {
     return;
   }
-  if (entry->state == Entry::State::kConnecting && !finish_connect(link, *entry)) {
-    return;
+  if (entry->state == ControlLink::State::kConnecting) {
+    if (const auto made = entry->start_proof(terms_.mode); made.has_error()) {
+      drop(link, made.error().message());
+      return;
+    }
   }
-  const bool was_proving = entry->state == Entry::State::kProving;
+  const bool was_proving = entry->state == ControlLink::State::kProving;
   if (was_proving && !prove(link, *entry)) {
     return;
   }
@@ -305,7 +291,7 @@ void LinkSet::drop_silent() {
   next_look_ = now + times_.silence / (security::Silence::kLooks + 1);
   std::vector<std::pair<Link, uint32_t>> silent;
   for (const auto& [link, entry] : links_) {
-    if (entry->silence.look(entry->socket.fd(), !entry->out.empty())) {
+    if (entry->silence.look(entry->socket.fd(), entry->is_open() && !entry->out.empty())) {
       silent.emplace_back(link, entry->silence.lost_segment_bytes());
     }
   }
@@ -323,7 +309,8 @@ void LinkSet::accept() {
   while (reserve_.is_open() && may_accept()) {
     auto accepted = listener_.try_accept();
     if (accepted.has_error()) {
-      refuse();
+      reserve_.close();
+      refusals_ += refuse_caller(listener_) ? 1 : 0;
       return;
     }
     if (!accepted.value().has_value()) {
@@ -331,39 +318,15 @@ void LinkSet::accept() {
     }
     security::Session session(accepted.value()->fd(), security::Role::kListener,
                               {.mode = terms_.mode, .key = listener_key_});
-    add({.state = Entry::State::kProving,
+    add({.state = ControlLink::State::kProving,
          .socket = std::move(*accepted.value()),
          .session = std::move(session),
          .deadline = Deadline::after(times_.handshake),
          .is_pending = true});
   }
   if (!std::exchange(is_full_, true)) {
-    watch_listener(0);
+    control_epoll(epoll_.get(), EPOLL_CTL_MOD, listener_.fd(), kListener, 0);
   }
-}
-
-void LinkSet::watch_listener(uint32_t events) {
-  epoll_event event{.events = events, .data = {.u64 = kListener}};
-  epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_.fd(), &event);
-}
-
-/// No descriptor is left for a new connection: accepts it with the reserve descriptor and refuses
-/// it.
-void LinkSet::refuse() {
-  reserve_.close();
-  auto accepted = listener_.try_accept();
-  if (accepted.has_error() || !accepted.value().has_value()) {
-    return;
-  }
-  ++refusals_;
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  PLEXUS_WARN(
-      "bootstrap: {} cannot connect: this process has no file descriptor left (ulimit -n is {}); "
-      "raise the limit",
-      accepted.value()->peer_name(), limit.rlim_cur);
-  const auto refusal = security::refuse_for_descriptors(static_cast<uint32_t>(limit.rlim_cur));
-  (void)accepted.value()->try_send({reinterpret_cast<const char*>(&refusal), sizeof(refusal)});
 }
 
 /// Whether one more peer may be accepted. At the limit, the oldest pending peer is dropped if it
@@ -384,24 +347,13 @@ bool LinkSet::may_accept() {
 
 // ---- the handshake ----
 
-bool LinkSet::finish_connect(Link link, Entry& entry) {
-  if (auto made = entry.socket.finish_connect(entry.address); made.has_error()) {
-    drop(link, made.error().message());
-    return false;
-  }
-  entry.session = security::Session(entry.socket.fd(), security::Role::kCaller,
-                                    {.mode = terms_.mode, .key = entry.key});
-  entry.state = Entry::State::kProving;
-  return true;
-}
-
-bool LinkSet::prove(Link link, Entry& entry) {
+bool LinkSet::prove(Link link, ControlLink& entry) {
   switch (entry.session.advance()) {
     case security::Session::State::kPending:
-      watch(link, entry);
+      flush(link, entry);
       return false;
     case security::Session::State::kProven:
-      open(entry);
+      entry.open(times_.finish);
       return true;
     case security::Session::State::kFailed:
       break;
@@ -423,7 +375,7 @@ bool LinkSet::prove(Link link, Entry& entry) {
 void LinkSet::read(Link link) {
   received_.resize(kReadBytes);  // not on the stack: that of a thread may be small (ulimit -s)
   for (;;) {
-    Entry* const entry = find(link);
+    ControlLink* const entry = find(link);
     if (entry == nullptr) {
       return;
     }
@@ -436,39 +388,23 @@ void LinkSet::read(Link link) {
            received < 0 && errno == EBADMSG ? entry->session.error() : "the other side closed it");
       return;
     }
-    if (!take_bytes(link, received_.data(), static_cast<size_t>(received))) {
+    if (entry->state == ControlLink::State::kFinishing && !handler_.take_late) {
+      continue;
+    }
+    entry->reader.append(received_.data(), static_cast<size_t>(received));
+    if (!take_messages(link)) {
       return;
     }
   }
 }
 
-bool LinkSet::take_bytes(Link link, const char* bytes, size_t size_bytes) {
-  Entry& entry = *find(link);
-  if (entry.state == Entry::State::kFinishing && !handler_.take_late) {
-    return true;
-  }
-  entry.reader.append(bytes, size_bytes);
-  return take_messages(link);
-}
-
-void LinkSet::open(Entry& entry) {
-  PLEXUS_DCHECK(entry.state == Entry::State::kProving && entry.out.empty(), entry.state);
-  entry.state = entry.finishes ? Entry::State::kFinishing : Entry::State::kOpen;
-  if (entry.finishes) {
-    entry.deadline = Deadline::after(times_.finish);
-  } else if (!entry.is_pending) {
-    entry.deadline = Deadline::never();
-  }  // else until its first message
-  entry.out += std::exchange(entry.waiting, {});
-}
-
 bool LinkSet::take_messages(Link link) {
   for (;;) {
-    Entry* const entry = find(link);
+    ControlLink* const entry = find(link);
     if (entry == nullptr) {
       return false;
     }
-    if (entry->state == Entry::State::kFinishing && !handler_.take_late) {
+    if (entry->state == ControlLink::State::kFinishing && !handler_.take_late) {
       return true;
     }
     auto message = entry->reader.next();
@@ -479,7 +415,7 @@ bool LinkSet::take_messages(Link link) {
     if (!message.value().has_value()) {
       return true;
     }
-    if (entry->state == Entry::State::kFinishing) {
+    if (entry->state == ControlLink::State::kFinishing) {
       handler_.take_late(link, std::move(*message.value()));
       continue;
     }
@@ -491,27 +427,6 @@ bool LinkSet::take_messages(Link link) {
     }
     handler_.take(link, std::move(*message.value()));
   }
-}
-
-/// A failed send shows as a failed receive.
-void LinkSet::flush(Link link, Entry& entry) {
-  while (!entry.out.empty()) {
-    const ssize_t sent = entry.session.send(entry.out.data() + entry.sent_bytes,
-                                            entry.out.size() - entry.sent_bytes);
-    if (sent <= 0) {
-      break;
-    }
-    PLEXUS_DCHECK(static_cast<size_t>(sent) <= entry.out.size() - entry.sent_bytes, sent,
-                  entry.sent_bytes, entry.out.size());
-    entry.sent_bytes += static_cast<size_t>(sent);
-    if (entry.sent_bytes == entry.out.size() || entry.sent_bytes >= kCompactBytes) {
-      entry.out.erase(0, std::exchange(entry.sent_bytes, 0));
-    }
-  }
-  if (entry.state == Entry::State::kFinishing && entry.out.empty()) {
-    shutdown(entry.socket.fd(), SHUT_WR);
-  }
-  watch(link, entry);
 }
 
 }  // namespace plexus

@@ -18,11 +18,8 @@
 #include <vector>
 
 #include "core/base/clock.hpp"
-#include "core/control/message.hpp"
+#include "core/control/control_link.hpp"
 #include "core/os/own_fds.hpp"
-#include "core/os/socket.hpp"
-#include "security/session.hpp"
-#include "security/silence.hpp"
 
 namespace plexus {
 
@@ -67,16 +64,14 @@ class LinkSet {
                                                Socket listener,
                                                const Times& times,
                                                Handler handler);
-  ~LinkSet();
   LinkSet(const LinkSet&) = delete;
   LinkSet& operator=(const LinkSet&) = delete;
 
-  /// Begins to connect to a listener of this job with kOfAddress. Messages may be sent at once. An
-  /// Error: no descriptor is left, or the address cannot be reached from here; there is no link
-  /// then.
-  Result<Link> connect(const SocketAddress& address);
-  /// The same for a listener with another key.
-  Result<Link> connect(const SocketAddress& address, const security::Key& key);
+  /// Begins to connect to a listener with this key; nullopt: of this job with kOfAddress. Messages
+  /// may be sent at once. An Error: no descriptor is left, or the address cannot be reached from
+  /// here; there is no link then.
+  Result<Link> connect(const SocketAddress& address,
+                       const std::optional<security::Key>& key = std::nullopt);
   /// The same where connect() has found no descriptor: with the one that is kept in reserve. An
   /// Error: that is in use, until a connection ends.
   Result<Link> connect_by_reserve(const SocketAddress& address);
@@ -111,59 +106,32 @@ class LinkSet {
   [[nodiscard]] bool is_lost() const { return is_lost_; }
 
  private:
-  struct Entry {
-    enum class State { kConnecting, kProving, kOpen, kFinishing } state;
-    Socket socket;
-    security::Session session = {};  // from kProving on
-    SocketAddress address = {};      // of the other side, where this one connects
-    security::Key key = {};          // of the listener there
-    Deadline deadline = Deadline::never();
-    MessageReader reader = {};
-    std::string out = {};      // to be sent
-    size_t sent_bytes = 0;     // sent so far of `out`
-    std::string waiting = {};  // to be sent after the handshake
-    bool watches_out = false;
-    security::Silence silence = {};
-    bool is_pending = false;  // has not proved itself, or sent no message yet
-    bool finishes = false;    // when it is open
-    // Whether the other side has taken this connection as a whole. One that made it cannot know
-    // that before it hears something: who leaves at this moment has not died.
-    bool is_mutual = true;
-  };
-
   LinkSet(const security::Terms& terms, Socket listener, const Times& times, Handler handler)
       : terms_(terms),
         listener_(std::move(listener)),
         times_(times),
         next_look_(Clock::now() + times.silence / (security::Silence::kLooks + 1)),
         handler_(std::move(handler)) {}
-  Link add(Entry entry);
-  void watch(Link link, Entry& entry);
+  Link add(ControlLink entry);
+  void flush(Link link, ControlLink& entry);
   void accept();
-  void watch_listener(uint32_t events);
-  void refuse();
   bool may_accept();
   void advance(Link link, uint32_t events);
-  /// False: the connection is over.
-  bool finish_connect(Link link, Entry& entry);
   /// False: not proven yet, or the connection is over.
-  bool prove(Link link, Entry& entry);
+  bool prove(Link link, ControlLink& entry);
   void read(Link link);
   /// False: the connection is over.
-  bool take_bytes(Link link, const char* bytes, size_t size_bytes);
   bool take_messages(Link link);
-  void open(Entry& entry);
-  void flush(Link link, Entry& entry);
   void expire();
   void drop_silent();
   void erase(Link link);
-  Entry* find(Link link);
+  ControlLink* find(Link link);
 
   security::Terms terms_;  // of the job
   security::Key listener_key_{};
   SocketAddress own_;  // where it listens
   Socket listener_;
-  Socket reserve_;  // a descriptor in reserve, for refuse() and connect_by_reserve()
+  Socket reserve_;  // a descriptor in reserve, to refuse a caller, and for connect_by_reserve()
   Times times_;
   Clock::time_point next_expiry_{};
   Clock::time_point next_look_;  // for connections whose other ends do not answer
@@ -172,9 +140,8 @@ class LinkSet {
   bool is_lost_ = false;
   std::vector<char> received_;  // by read(), which is the only one to use it
   uint64_t refusals_ = 0;
-  int epoll_ = -1;
-  uint64_t forks_ = Forks::count();
-  std::map<Link, std::unique_ptr<Entry>> links_;
+  OwnFd epoll_;
+  std::map<Link, std::unique_ptr<ControlLink>> links_;
   size_t pending_count_ = 0;  // of these
   Link next_ = 1;             // 0 is the listener
 };
