@@ -54,7 +54,7 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
   std::copy(provider.begin(), provider.end(), wire.provider.begin());
   Domain& domain = *place.device->rails.front();
   PLEXUS_TRY(memory,
-             OwnMemory::create(domain, listener->greetings_.data(), sizeof listener->greetings_));
+             register_own(domain, listener->greetings_.data(), sizeof listener->greetings_));
   listener->memory_ = std::move(memory);
   PLEXUS_TRY(endpoint, Endpoint::open(place.device->rails.front()));
   PLEXUS_TRY(end, share_listen_end(std::move(endpoint)));
@@ -84,7 +84,7 @@ Listener::~Listener() {
 
 Result<void> Listener::post(uint32_t index) {
   return check_call(
-      end_->endpoint.receive({&greetings_[index], sizeof(WireGreeting), memory_.descriptor()},
+      end_->endpoint.receive({&greetings_[index], sizeof(WireGreeting), descriptor_of(memory_)},
                              listener_tag(*place_.device), operations_[index]),
       "post a receive", place_.device->name());
 }
@@ -173,9 +173,10 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
 Result<WireGreeting> Listener::make_answer(Flow& flow, const WireGreeting& greeting) {
   const auto lock = flow.lock();
   PLEXUS_TRY(flow.meet(greeting));
-  PLEXUS_TRY(answer, flow.make_greeting());
+  PLEXUS_TRY(answer, flow.greetings().make());
   seal(answer, wire_.key, &greeting.challenge);
-  flow.expect_ready(wire_.key, {.caller = greeting.challenge, .listener = answer.challenge});
+  flow.greetings().expect_ready(wire_.key,
+                                {.caller = greeting.challenge, .listener = answer.challenge});
   return answer;
 }
 
@@ -193,7 +194,7 @@ Result<Progress> Listener::advance(PendingPeer& pending) {
   if (!flow.progress()) {
     flow.wait_idle();
   }
-  const bool is_ready = flow.ready_rails() == (1u << flow.rails()) - 1;
+  const bool is_ready = flow.greetings().is_ready();
   const Failure* const gone = flow.departure();
   // a peer that was ready may have sent all its data before it closed
   if (gone != nullptr && !is_ready) {
@@ -202,8 +203,8 @@ Result<Progress> Listener::advance(PendingPeer& pending) {
   if (!is_ready && Clock::now() > pending.deadline) {
     return fail(PLEXUS_TIMEOUT, "{} did not finish connecting in time", flow.peer());
   }
-  PLEXUS_TRY(sent, flow.send_greeting(pending.answer, flow.peer_address(0),
-                                      flow.tags().make(TagKind::kGreeting)));
+  PLEXUS_TRY(sent, flow.greetings().send(pending.answer, flow.rails().peer(0),
+                                         flow.tags().make(TagKind::kGreeting)));
   return sent == Progress::kDone && is_ready ? Progress::kDone : Progress::kPending;
 }
 
@@ -239,7 +240,7 @@ Result<void> Connector::start_attempt() {
   PLEXUS_TRY(flow, Flow::open({place_.device, place_.settings, place_.links, place_.log,
                                Direction::kOut, wire_.origin, 0, rails, nonce}));
   auto lock = flow->lock();
-  target_ = flow->endpoint(0).address_text(wire_.address);
+  target_ = flow->rails().endpoint(0).address_text(wire_.address);
   const auto listener = find_listener(*flow);
   if (listener.has_error()) {
     return fail(listener.error().code,
@@ -247,7 +248,7 @@ Result<void> Connector::start_attempt() {
                 "PLEXUS_OFI_DOMAIN",
                 target_, listener.error().text);
   }
-  PLEXUS_TRY(hello, flow->make_greeting());
+  PLEXUS_TRY(hello, flow->greetings().make());
   hello.origin = place_.links->number_of(*place_.device);
   seal(hello, wire_.key, nullptr);
   if (hello.address_bytes != wire_.address_bytes) {
@@ -268,9 +269,9 @@ Result<void> Connector::start_attempt() {
 Result<fi_addr_t> Connector::find_listener(Flow& flow) const {
   if (flow.is_shared_memory()) {
     PLEXUS_TRY(inside, find_listen_end(wire_.address));
-    flow.keep_open(std::move(inside));
+    flow.greetings().keep_open(std::move(inside));
   }
-  return flow.endpoint(0).insert(wire_.address);
+  return flow.rails().endpoint(0).insert(wire_.address);
 }
 
 Result<Progress> Connector::try_connect(std::unique_ptr<Flow>& flow) {
@@ -280,7 +281,7 @@ Result<Progress> Connector::try_connect(std::unique_ptr<Flow>& flow) {
     }
     PLEXUS_TRY(start_attempt());
   }
-  if (flow_->is_deserted()) {
+  if (const auto& greeted = flow_->greetings().greeted(); greeted && greeted->has_ended.load()) {
     return fail(PLEXUS_REMOTE_ERROR, "cannot connect to {}: it was closed before it answered",
                 target_);
   }
@@ -296,7 +297,7 @@ Result<Progress> Connector::try_connect(std::unique_ptr<Flow>& flow) {
 }
 
 Result<void> Connector::greet() {
-  PLEXUS_TRY(sent, flow_->send_greeting(hello_, listener_, listener_tag(*place_.device)));
+  PLEXUS_TRY(sent, flow_->greetings().send(hello_, listener_, listener_tag(*place_.device)));
   const auto now = Clock::now();
   if (sent == Progress::kDone) {
     step_ = Step::kAnswer;
@@ -317,11 +318,11 @@ Result<Progress> Connector::advance() {
   }
   if (step_ != Step::kReady) {
     PLEXUS_TRY(greet());
-    PLEXUS_TRY(answer, flow_->receive_greeting(wire_.key, hello_.challenge));
+    PLEXUS_TRY(answer, flow_->greetings().answer(wire_.key, hello_.challenge));
     if (!answer) {
       if (step_ == Step::kAnswer && Clock::now() > next_hello_ && !flow_->is_shared_memory()) {
         next_hello_ = Clock::now() + kHelloPause;
-        flow_->forget_greeting();
+        flow_->greetings().forget();
       }
       return Progress::kPending;
     }
@@ -331,11 +332,11 @@ Result<Progress> Connector::advance() {
     rails_announced_ = 0;
   }
   while (
-      rails_announced_ < flow_->rails() &&
+      rails_announced_ < flow_->rails().count() &&
       flow_->send_control(make_ready(wire_.key, challenges_, rails_announced_), rails_announced_)) {
     ++rails_announced_;
   }
-  const bool is_done = rails_announced_ == flow_->rails() && flow_->are_controls_sent();
+  const bool is_done = rails_announced_ == flow_->rails().count() && flow_->are_controls_sent();
   return is_done ? Progress::kDone : Progress::kPending;
 }
 

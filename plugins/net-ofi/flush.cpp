@@ -7,10 +7,10 @@ namespace plexus::net_ofi {
 namespace {
 
 /// The start of `buffer`, in the addressing of the NIC of `rail`.
-Flow::ReadBack read_back_of(const plexus_net_buffer_t& buffer, uint32_t rail) {
+Rails::ReadBack read_back_of(const plexus_net_buffer_t& buffer, uint32_t rail) {
   const plexus_net_memory& memory = *buffer.memory;
   const auto address = reinterpret_cast<uintptr_t>(buffer.data);
-  const bool is_virtual = memory.flow->domain(rail).has_virtual_addresses();
+  const bool is_virtual = memory.rails->domain(rail).has_virtual_addresses();
   return {is_virtual ? address : address - reinterpret_cast<uintptr_t>(memory.begin),
           ::fi_mr_key(memory.registrations[rail]), buffer.size_bytes};
 }
@@ -55,12 +55,12 @@ FlushRequest* Flushes::plan(std::span<const plexus_net_buffer_t> buffers, uint32
   return request;
 }
 
-ssize_t Flushes::start(Flow& flow) {
+ssize_t Flushes::start(Rails& rails) {
   while (!waiting_.empty()) {
     FlushRequest& request = *waiting_.front();
     while (request.started < request.count) {
       FlushRead& read = request.reads[request.started];
-      const ssize_t result = flow.read_back(read.rail, read.from, read.operation);
+      const ssize_t result = rails.read_back(read.rail, read.from, read.operation);
       if (result != 0) {
         return result;
       }

@@ -17,7 +17,7 @@
 #include "plugin-api/plexus_net.h"
 
 #include "guest/assert.hpp"
-#include "plugins/net-ofi/flow.hpp"
+#include "plugins/net-ofi/rails.hpp"
 
 /// A request as the host sees it.
 struct plexus_net_request {
@@ -26,7 +26,7 @@ struct plexus_net_request {
 
 /// A registered range: one registration per rail.
 struct plexus_net_memory {
-  const plexus::net_ofi::Flow* flow = nullptr;
+  const plexus::net_ofi::Rails* rails = nullptr;
   const void* begin = nullptr;
   uint32_t kind = PLEXUS_MEMORY_HOST;
   std::array<fid_mr*, plexus::net_ofi::kRailsMax> registrations{};
@@ -38,7 +38,7 @@ class RecvConnection;
 
 struct FlushRead {
   uint32_t rail = 0;
-  Flow::ReadBack from{};
+  Rails::ReadBack from{};
   Operation operation;
 };
 
@@ -56,7 +56,7 @@ class Flushes {
   /// Plans the reads for these buffers. Null: none of them is non-empty GPU memory.
   [[nodiscard]] FlushRequest* plan(std::span<const plexus_net_buffer_t> buffers, uint32_t rails);
   /// Starts planned reads in order. 0, or libfabric's error; -FI_EAGAIN: some are not started.
-  [[nodiscard]] ssize_t start(Flow& flow);
+  [[nodiscard]] ssize_t start(Rails& rails);
   /// The request has ended.
   void release(FlushRequest& request) {
     PLEXUS_DCHECK(request.unfinished == 0 && free_.size() < requests_.size(), free_.size());

@@ -15,6 +15,19 @@
 namespace plexus::net_ofi {
 namespace {
 
+using namespace std::chrono_literals;
+
+/// Checking the peer takes a system call, so it happens at most this often.
+constexpr auto kLookPause = 5ms;
+/// After the peer is gone, its earlier messages are still received until none has come for this
+/// long.
+constexpr auto kGrace = 100ms;
+/// If nothing can be sent to a peer for this long, it is dead: the provider tries to reconnect for
+/// the message, and there is no answer. A busy peer still has its connection.
+constexpr auto kUnreachable = 5s;
+/// Limits the rate of probes to an idle peer.
+constexpr auto kProbePauseMax = 60s;
+
 uint64_t mix(uint64_t hash, std::string_view text) {
   for (const char c : text) {
     hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
@@ -83,6 +96,34 @@ bool PeerWatch::has_ended() const noexcept {
   }
   pollfd state{process_.get(), POLLIN, 0};
   return ::poll(&state, 1, 0) > 0;
+}
+
+void PeerTimer::note_event(Clock::time_point now) {
+  last_event_ = now;
+  pause_ = probe_time_;
+  next_probe_ = now + pause_;
+  refused_since_.reset();
+}
+
+bool PeerTimer::is_silent(Clock::time_point now) const noexcept {
+  return now - last_event_ > kGrace;
+}
+
+bool PeerTimer::look_is_due(Clock::time_point now) noexcept {
+  const bool is_due = now - last_look_ >= kLookPause;
+  last_look_ = is_due ? now : last_look_;
+  return is_due;
+}
+
+bool PeerTimer::note_probe(bool is_sent, Clock::time_point now) {
+  if (is_sent) {
+    refused_since_.reset();
+    pause_ = std::min<Clock::duration>(pause_ * 2, kProbePauseMax);
+    next_probe_ = now + pause_;
+    return true;
+  }
+  refused_since_ = refused_since_.value_or(now);
+  return now - *refused_since_ <= kUnreachable;
 }
 
 std::string process_text(const WireProcess& process) {

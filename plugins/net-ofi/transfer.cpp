@@ -26,7 +26,7 @@ std::byte& nothing() {
 // ------------------------------------------------------------------------------------ Connection
 
 Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region_t& region) const {
-  const Domain& first = flow_->domain(0);
+  const Domain& first = rails().domain(0);
   if ((first.memory_kinds() & region.kind) == 0) {
     return fail(PLEXUS_INVALID_USAGE,
                 "net-ofi does not support {} on {}; set PLEXUS_OFI_HMEM=1 to see why",
@@ -36,17 +36,16 @@ Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region
     return fail(PLEXUS_INVALID_ARGUMENT, "cannot register a region of {} bytes at a null address",
                 region.size_bytes);
   }
-  const Flow& ends = *flow_;
   const bool is_needed = first.needs_registration(region.kind);
   if (!is_needed || region.size_bytes == 0) {
     return static_cast<plexus_net_memory_t*>(nullptr);
   }
   auto memory = std::make_unique<plexus_net_memory_t>();
-  memory->flow = &ends;
+  memory->rails = &rails();
   memory->begin = region.data;
   memory->kind = region.kind;
-  for (uint32_t rail = 0; rail < ends.rails(); ++rail) {
-    Domain& domain = ends.domain(rail);
+  for (uint32_t rail = 0; rail < rails().count(); ++rail) {
+    Domain& domain = rails().domain(rail);
     auto registration = domain.memory().acquire(region, domain.name().c_str());
     if (registration.has_error()) {
       deregister(*memory);
@@ -58,9 +57,9 @@ Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region
 }
 
 void deregister(plexus_net_memory_t& memory) {
-  for (uint32_t rail = 0; rail < memory.flow->rails(); ++rail) {
+  for (uint32_t rail = 0; rail < memory.rails->count(); ++rail) {
     if (memory.registrations[rail] != nullptr) {
-      memory.flow->domain(rail).memory().release(memory.registrations[rail]);
+      memory.rails->domain(rail).memory().release(memory.registrations[rail]);
     }
   }
 }
@@ -153,9 +152,9 @@ int32_t SendConnection::isend(const void* data,
   fresh.size_bytes = size_bytes;
   fresh.memory = memory;
   fresh.tag = tag;
-  fresh.split = split_message(size_bytes, flow().rails(), options_.stripe_bytes_min, sequence_);
+  fresh.split = split_message(size_bytes, rails().count(), options_.stripe_bytes_min, sequence_);
   fresh.started_rails = 0;
-  fresh.unfinished = fresh.split.blocks == 0 ? 1 : flow().rails();
+  fresh.unfinished = fresh.split.blocks == 0 ? 1 : rails().count();
   if (!start_rail(fresh)) {
     advance();  // completions may free space in the provider's queue
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
@@ -180,7 +179,7 @@ bool SendConnection::is_far_ahead() const noexcept {
 bool SendConnection::start_rail(SendRequest& request) {
   const uint32_t rail = request.started_rails;
   const uint64_t first_bytes = request.size_bytes - request.split.blocks * kBlockBytes;
-  const Part part = part_of(request.split, first_bytes, flow().rails(), rail);
+  const Part part = part_of(request.split, first_bytes, rails().count(), rail);
   const Bytes bytes = {request.data + part.begin, part.size_bytes,
                        descriptor(request.memory, rail)};
   Operation& operation = request.operations[rail];
@@ -190,16 +189,16 @@ bool SendConnection::start_rail(SendRequest& request) {
     if (part.size_bytes == 0) {
       --request.unfinished;  // fewer blocks than rails
     } else {
-      result = flow().send(rail, bytes,
-                           flow().tags().make(TagKind::kPart, request.tag, request.split.sequence),
-                           operation);
+      result = rails().send(rail, bytes,
+                            flow().tags().make(TagKind::kPart, request.tag, request.split.sequence),
+                            operation);
     }
   } else {
     operation.kind = OperationKind::kMessage;
     const uint64_t tag = flow().tags().make(TagKind::kMessage, request.tag);
     result = request.split.blocks == 0
-                 ? flow().send(rail, bytes, tag, operation)
-                 : flow().send_with_data(rail, bytes, request.split.pack(), tag, operation);
+                 ? rails().send(rail, bytes, tag, operation)
+                 : rails().send_with_data(rail, bytes, request.split.pack(), tag, operation);
   }
   if (result == 0) {
     ++request.started_rails;
@@ -214,8 +213,8 @@ bool SendConnection::start_rail(SendRequest& request) {
 void SendConnection::start_waiting() {
   while (!waiting_.is_empty() && !is_broken()) {
     SendRequest& request = waiting_.front();
-    const uint32_t rails = request.split.blocks == 0 ? 1 : flow().rails();
-    while (request.started_rails < rails) {
+    const uint32_t count = request.split.blocks == 0 ? 1 : rails().count();
+    while (request.started_rails < count) {
       if (!start_rail(request)) {
         return;
       }
@@ -325,8 +324,8 @@ bool RecvConnection::post_buffer(RecvBuffer& buffer) {
   Operation& operation = buffer.operations[0];
   operation.kind = OperationKind::kMessage;
   const ssize_t result =
-      flow().receive(0, {buffer.data, buffer.capacity_bytes, descriptor(buffer.memory, 0)},
-                     flow().tags().make(TagKind::kMessage, buffer.tag), operation);
+      rails().receive(0, {buffer.data, buffer.capacity_bytes, descriptor(buffer.memory, 0)},
+                      flow().tags().make(TagKind::kMessage, buffer.tag), operation);
   if (result != 0 && result != -FI_EAGAIN) {
     break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0}, "posting a receive"));
   }
@@ -334,10 +333,10 @@ bool RecvConnection::post_buffer(RecvBuffer& buffer) {
 }
 
 bool RecvConnection::post_part(RecvBuffer& buffer, uint32_t rail) {
-  const Part part = part_of(buffer.split, buffer.first_bytes, flow().rails(), rail);
+  const Part part = part_of(buffer.split, buffer.first_bytes, rails().count(), rail);
   Operation& operation = buffer.operations[rail];
   operation.kind = OperationKind::kPart;
-  const ssize_t result = flow().receive(
+  const ssize_t result = rails().receive(
       rail, {buffer.data + part.begin, part.size_bytes, descriptor(buffer.memory, rail)},
       flow().tags().make(TagKind::kPart, buffer.tag, buffer.split.sequence), operation);
   if (result != 0 && result != -FI_EAGAIN) {
@@ -367,7 +366,7 @@ int32_t RecvConnection::flush(uint32_t count,
     log().error("a flush has 1..8 buffers");
     return PLEXUS_INVALID_ARGUMENT;
   }
-  FlushRequest* const fresh = flushes_.plan({buffers, count}, flow().rails());
+  FlushRequest* const fresh = flushes_.plan({buffers, count}, rails().count());
   if (fresh == nullptr) {
     *request = nullptr;  // host memory: visible already
     return PLEXUS_OK;
@@ -379,7 +378,7 @@ int32_t RecvConnection::flush(uint32_t count,
 }
 
 void RecvConnection::start_flushes() {
-  const ssize_t result = flushes_.start(flow());
+  const ssize_t result = flushes_.start(rails());
   if (result != 0 && result != -FI_EAGAIN) {
     break_off(failure_of({nullptr, 0, 0, static_cast<int>(-result), 0}, "reading GPU memory back"));
   }
@@ -420,7 +419,7 @@ void RecvConnection::take_done(const Event& event) {
     take_message(buffer, event);
   } else {
     const Part part =
-        part_of(buffer.split, buffer.first_bytes, flow().rails(), event.operation->index);
+        part_of(buffer.split, buffer.first_bytes, rails().count(), event.operation->index);
     if (event.size_bytes != part.size_bytes) {
       break_off(fail(
           PLEXUS_REMOTE_ERROR,
@@ -433,7 +432,7 @@ void RecvConnection::take_done(const Event& event) {
 }
 
 void RecvConnection::take_message(RecvBuffer& buffer, const Event& event) {
-  buffer.split = flow().rails() > 1 ? Split::unpack(event.data) : Split{};
+  buffer.split = rails().count() > 1 ? Split::unpack(event.data) : Split{};
   buffer.first_bytes = event.size_bytes;
   buffer.size_bytes = event.size_bytes + buffer.split.blocks * kBlockBytes;
   if (buffer.size_bytes > buffer.capacity_bytes) {
@@ -441,9 +440,9 @@ void RecvConnection::take_message(RecvBuffer& buffer, const Event& event) {
   }
   PLEXUS_DCHECK(buffer.unfinished == 1, buffer.unfinished);
   --buffer.unfinished;
-  for (uint32_t rail = 1; buffer.split.blocks > 0 && rail < flow().rails(); ++rail) {
+  for (uint32_t rail = 1; buffer.split.blocks > 0 && rail < rails().count(); ++rail) {
     PLEXUS_DCHECK(waiting_parts_.size() < waiting_parts_.capacity(), waiting_parts_.size());
-    if (part_of(buffer.split, buffer.first_bytes, flow().rails(), rail).size_bytes > 0) {
+    if (part_of(buffer.split, buffer.first_bytes, rails().count(), rail).size_bytes > 0) {
       waiting_parts_.push_back({&buffer, rail});
       ++buffer.unfinished;
     }
@@ -475,7 +474,7 @@ void RecvConnection::send_credit() {
   const bool is_due =
       received_ - announced_ >= kCreditStep || unannounced_bytes_ >= kCreditStepBytes;
   if (is_due && flow().departure() == nullptr &&
-      flow().send_control(ControlType::kCredit, received_)) {
+      flow().send_control(make_control(ControlType::kCredit, received_))) {
     announced_ = received_;
     unannounced_bytes_ = 0;
   }

@@ -51,6 +51,7 @@ class Connection : private EventSink {
   ~Connection() = default;
 
   [[nodiscard]] Flow& flow() const noexcept { return *flow_; }
+  [[nodiscard]] Rails& rails() const noexcept { return flow_->rails(); }
   [[nodiscard]] const std::string& peer() const noexcept { return flow_->peer(); }
   [[nodiscard]] static void* descriptor(const plexus_net_memory_t* memory, uint32_t rail) noexcept {
     const bool is_registered = memory != nullptr && memory->registrations[rail] != nullptr;

@@ -84,6 +84,9 @@ struct WireControl {
   uint64_t count;  // of kReady: the next 8 bytes of the proof
 };
 static_assert(sizeof(WireControl) == 16);
+[[nodiscard]] constexpr WireControl make_control(ControlType type, uint64_t count = 0) noexcept {
+  return {static_cast<uint32_t>(type), 0, count};
+}
 
 static_assert(std::is_trivially_copyable_v<WireHandle> &&
               std::is_trivially_copyable_v<WireGreeting> &&
