@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/median.hpp"
 #include "core/base/text.hpp"
 
 namespace plexus {
@@ -92,12 +93,6 @@ std::vector<Edge> list_edges(const std::vector<TriedLink>& links,
     list.push_back(std::move(edge));
   }
   return list;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 struct Usual {

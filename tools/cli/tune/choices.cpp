@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "core/base/median.hpp"
 #include "core/tuning/choose_algorithm.hpp"
 #include "tools/cli/measure.hpp"
 #include "tools/cli/tune/fit.hpp"

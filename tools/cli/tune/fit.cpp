@@ -98,10 +98,4 @@ std::string format_calibration(const std::vector<NamedLink>& links,
   return json.dump(1) + "\n";
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace plexus::tune

@@ -75,7 +75,4 @@ std::string format_calibration(const std::vector<NamedLink>& links,
                                const nlohmann::ordered_json& messages,
                                const std::string& about);
 
-/// The upper one of the two values in the middle.
-double median(std::vector<double> values);
-
 }  // namespace plexus::tune

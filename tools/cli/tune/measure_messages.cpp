@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/median.hpp"
 #include "kernels/program/algorithms.hpp"
 #include "tools/cli/measure.hpp"
 #include "tools/cli/perf/statistics.hpp"

@@ -6,6 +6,7 @@
 #include <deque>
 #include <vector>
 
+#include "core/base/median.hpp"
 #include "tools/conformance/check.hpp"
 #include "tools/conformance/run_delay.hpp"
 #include "tools/conformance/traffic.hpp"
@@ -91,13 +92,6 @@ Result<std::chrono::nanoseconds> measure_message(Pair& pair, uint64_t size_bytes
   PLEXUS_TRY(traffic.finish());
   const auto end = std::chrono::steady_clock::now();
   return end - begin - (read_run_delay() - delay);
-}
-
-template <class T>
-T median(std::vector<T> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// In turns, so that the machine's load is the same for all.
