@@ -6,6 +6,8 @@
 
 #include <fmt/ranges.h>
 
+#include "tools/cli/perf/vocabulary.hpp"
+
 namespace plexus {
 namespace {
 
@@ -346,20 +348,7 @@ double fitted_time_us(const FittedCosts& costs,
 }
 
 double bus_factor(FittedCall call, int ranks) {
-  const double others = static_cast<double>(ranks - 1) / ranks;
-  switch (call) {
-    case FittedCall::kAllReduce:
-      return 2 * others;
-    case FittedCall::kAllGather:
-    case FittedCall::kReduceScatter:
-    case FittedCall::kAllToAll:
-      return others;
-    case FittedCall::kBroadcast:
-    case FittedCall::kReduce:
-    case FittedCall::kSendRecv:
-      break;
-  }
-  return 1;
+  return perf::bus_factor(*perf::find_collective(name(call)), ranks);
 }
 
 }  // namespace plexus
