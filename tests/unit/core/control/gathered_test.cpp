@@ -2,6 +2,7 @@
 #include "core/control/gathered.hpp"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -43,6 +44,21 @@ TEST(Gathered, EqualBlobsTravelOnce) {
   }
   EXPECT_LT(contributions.encode_result(members).value().size(), 1100U);
   EXPECT_LT(contributions.encode().size(), 1100U + 4 * 1000U);
+}
+
+TEST(Gathered, AnIndexHasNoMoreBytesThanTheNumberOfBlobsNeeds) {
+  Contributions contributions;
+  uint32_t count = 0;
+  for (const auto& [kinds, index_bytes] :
+       {std::pair(1U, 0U), std::pair(2U, 1U), std::pair(256U, 1U), std::pair(257U, 2U),
+        std::pair(65'536U, 2U), std::pair(65'537U, 4U)}) {
+    for (; count < kinds; ++count) {
+      contributions.add(count, std::to_string(count));
+    }
+    const size_t before = contributions.encode().size();
+    contributions.add(1'000'000, "0");
+    EXPECT_EQ(contributions.encode().size() - before, sizeof(uint32_t) + index_bytes) << kinds;
+  }
 }
 
 TEST(Gathered, NeedsEveryMemberOnce) {

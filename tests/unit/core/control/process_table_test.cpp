@@ -58,6 +58,44 @@ TEST(ProcessTable, RefusesRanksThatAreMissingOrDouble) {
   EXPECT_TRUE(ProcessTable::make({entry(1, 1, {})}).has_error());
 }
 
+TEST(ProcessTable, KeepsTheFirst64BytesOfAHostsName) {
+  ProcessEntry long_name = entry(1, 5, {0});
+  long_name.host = std::string(70, 'h');
+  const auto table = ProcessTable::make({long_name}).value();
+  EXPECT_EQ(table.process_name_of(0), std::string(64, 'h') + ":1");
+  EXPECT_EQ(ProcessTable::decode(table.encode()).value().name_of(0),
+            "rank 0 (" + std::string(64, 'h') + ":1)");
+}
+
+TEST(ControlTree, HasSixteenChildrenOnAHostAndAmongTheLeaders) {
+  const auto tree = [](uint32_t nprocesses, uint32_t per_host) {
+    std::vector<ProcessEntry> entries;
+    for (uint32_t i = 0; i < nprocesses; ++i) {
+      entries.push_back({.process = i, .host_key = i / per_host, .ranks = {i}});
+    }
+    const auto table = ProcessTable::make(std::move(entries)).value();
+    return ControlTree(table, all_ranks(nprocesses));
+  };
+  for (const uint32_t per_host : {1U, 100U}) {
+    const ControlTree hundred = tree(100, per_host);
+    EXPECT_EQ(hundred.children(0).size(), 16U);
+    EXPECT_EQ(hundred.children(1).front(), 17U);
+    EXPECT_EQ(hundred.children(1).back(), 32U);
+    EXPECT_EQ(hundred.parent(16), 0U);
+    EXPECT_EQ(hundred.parent(17), 1U);
+    EXPECT_EQ(hundred.parent(99), 6U);
+    EXPECT_EQ(hundred.children(6), std::vector<uint32_t>({97, 98, 99}));
+    EXPECT_TRUE(hundred.children(7).empty());
+  }
+  const ControlTree both = tree(6, 2);  // leaders 0, 2, 4
+  EXPECT_EQ(both.children(0), std::vector<uint32_t>({2, 4, 1}));
+  EXPECT_EQ(both.children(2), std::vector<uint32_t>({3}));
+  EXPECT_EQ(both.parent(3), 2U);
+  EXPECT_EQ(both.parent(4), 0U);
+  EXPECT_EQ(both.position_of(5), 5U);
+  EXPECT_EQ(both.position_of(6), std::nullopt);
+}
+
 /// Every position is the child of its parent, and the root's subtree is everything.
 TEST(ControlTree, IsATree) {
   for (const uint32_t per_host : {1U, 3U, 40U}) {

@@ -35,5 +35,22 @@ TEST(HostPattern, StarsAndQuestionMarks) {
   EXPECT_FALSE(matches("g?u", "gu"));
 }
 
+TEST(HostPattern, IsBounded) {
+  const auto is_taken = [](const std::string& text) {
+    return HostPattern::parse(text).has_value();
+  };
+  std::string list = "[";
+  while (list.size() < (64U << 10) - 3) {
+    list += "1,";
+  }
+  EXPECT_TRUE(is_taken(list + "11]")) << "64 KiB";
+  EXPECT_FALSE(is_taken(list + "111]"));
+  EXPECT_TRUE(is_taken(std::string(256, '?')));
+  EXPECT_FALSE(is_taken(std::string(257, '?')));
+  EXPECT_TRUE(is_taken("n[" + std::string(18, '9') + "]"));
+  EXPECT_FALSE(is_taken("n[" + std::string(19, '9') + "]"));
+  EXPECT_FALSE(is_taken(""));
+}
+
 }  // namespace
 }  // namespace plexus

@@ -167,6 +167,20 @@ TEST_F(RelayTest, IsOverWhenAllClientsHaveTheTable) {
   EXPECT_TRUE(relay_.is_over());
 }
 
+TEST_F(RelayTest, RanksOfAProcessJoinOverOneConnection) {
+  join_relay(1);
+  const Message second{
+      .type = MessageType::kJoin,
+      .payload = encode(JoinInfo{.rank = 2,
+                                 .nranks = 4,
+                                 .version = 1,
+                                 .process = {.process = 11, .pid = 101, .host = "n"}})};
+  ASSERT_TRUE(relay_.take(11, second).has_value());
+  join_first(0);
+  join_first(3);
+  EXPECT_EQ(received(11), std::vector{MessageType::kJoined});
+}
+
 TEST_F(RelayTest, RefusesOtherMessages) {
   EXPECT_TRUE(relay_.take(11, {.type = MessageType::kGather}).has_error());
   EXPECT_TRUE(relay_.take(11, {.type = MessageType::kJoin, .payload = "x"}).has_error());

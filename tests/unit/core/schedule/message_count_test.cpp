@@ -92,5 +92,46 @@ TEST(MessageCount, OfAStepIsThatOfTheChunkThatTravels) {
   EXPECT_EQ(count_messages(item, key), 1U) << "what is combined, at its source";
 }
 
+class End final : public ConnectionEnd {
+ public:
+  End(const ConnectionKey& key, bool has_pump) : ConnectionEnd({.key = key}) {
+    has_pump_ = has_pump;
+  }
+
+ private:
+  Result<bool> try_connect() override { return true; }
+  [[nodiscard]] std::string route() const override { return "a test"; }
+};
+
+/// Two works of one message each way with rank 1.
+TEST(MessageCount, IsExpectedAtEndsThatReceiveThroughAPump) {
+  Program program;
+  program.peers = {1, 1};
+  Step both{};
+  both.source = Buffer::kInput;
+  both.receives = 1;
+  both.sends = 1;
+  program.lanes = {{.steps = {both}, .connection = 0}};
+  Execution execution;
+  for (int queue = 0; queue < 2; ++queue) {
+    execution.queues.push_back(new WorkQueue);
+    execution.queues.back().items.push_back(new WorkQueue::Item);
+    Work& work = execution.queues.back().items.back().work;
+    work = Send(10).work;
+    work.program = &program;
+  }
+  End recv({.peer = 1, .sends = false, .index = 0}, true);
+  End other({.peer = 2, .sends = false, .index = 0}, true);
+  End in_memory({.peer = 1, .sends = false, .index = 0}, false);
+  End send({.peer = 1, .sends = true, .index = 0}, true);
+  execution.ends = {&send, &in_memory, &recv, &other};
+  const auto expected = count_expected(execution);
+  ASSERT_EQ(expected.size(), 2U);
+  EXPECT_EQ(expected[0].end, &recv);
+  EXPECT_EQ(expected[0].messages, 2U);
+  EXPECT_EQ(expected[1].end, &other);
+  EXPECT_EQ(expected[1].messages, 0U);
+}
+
 }  // namespace
 }  // namespace plexus

@@ -295,6 +295,9 @@ TEST_F(PlanTest, MessagesOfAGroupHaveAQueuePerPeerAndDirection) {
   ASSERT_EQ(plan->execution().queues.size(), 2U);
   EXPECT_EQ(plan->execution().queues[0].items.size(), 2U) << "both sends, in order";
   EXPECT_EQ(plan->execution().queues[1].items.size(), 1U);
+  for (const WorkQueue::Item& item : plan->execution().queues[0].items) {
+    EXPECT_EQ(item.work.call.collective, static_cast<uint8_t>(Collective::kSend));
+  }
   EXPECT_EQ(plan->execution().ends.size(), 2U) << "one connection in each direction";
   EXPECT_FALSE(plan->fits(tasks[0].shape)) << "a group";
   rank.prepare(*plan, tasks);
@@ -407,6 +410,81 @@ TEST_F(PlanTest, TheCacheDropsNoPlanThatIsUnderWay) {
   }
   running->busy = false;
   EXPECT_EQ(cache.find(rank.task(Collective::kAllReduce, 1).shape), running);
+}
+
+TEST_F(PlanTest, TheRecordOfACallSaysWhatItIs) {
+  const auto record_of = [&](const Task& task) {
+    return ranks_[0].build({task})->items().front().item->work.call;
+  };
+  Task task = ranks_[0].task(Collective::kReduce, 100, 1);
+  task.op = ReduceOp::plain(ReduceKind::kMax);
+  CallRecord record = record_of(task);
+  EXPECT_EQ(record.count, 100U);
+  EXPECT_EQ(record.root, 1);
+  EXPECT_EQ(record.collective, static_cast<uint8_t>(Collective::kReduce));
+  EXPECT_EQ(record.type, 2);
+  EXPECT_EQ(record.op, static_cast<uint8_t>(ReduceKind::kMax));
+  EXPECT_EQ(record.of_vector, 0);
+  EXPECT_EQ(record.has_checksum, 0);
+  ASSERT_GE(record.algorithm, 1);
+  EXPECT_EQ(algorithms()[record.algorithm - 1U].collective, Collective::kReduce);
+  task.shape.settings.has_checksum = true;
+  EXPECT_EQ(record_of(task).has_checksum, 1);
+  task = ranks_[0].task(Collective::kSend, 100, 1);
+  task.shape.of_vector = true;
+  record = record_of(task);
+  EXPECT_EQ(record.of_vector, 1);
+  EXPECT_EQ(record.algorithm, 0) << "messages have none";
+}
+
+TEST_F(PlanTest, TheHashOfACallIsOfAllThatRanksMustAgreeOn) {
+  const auto hash_of = [&](const Task& task) {
+    return ranks_[0].build({task})->items().front().shape_hash;
+  };
+  const Task task = ranks_[0].task(Collective::kReduce, 100, 1);
+  EXPECT_EQ(hash_of(task), hash_of(task));
+  Task other = task;
+  other.shape.count = 101;
+  EXPECT_NE(hash_of(other), hash_of(task));
+  other = task;
+  other.shape.root = 0;
+  EXPECT_NE(hash_of(other), hash_of(task));
+  other = task;
+  other.shape.type = 7;  // ncclFloat32
+  EXPECT_NE(hash_of(other), hash_of(task));
+  other = task;
+  other.op = ReduceOp::plain(ReduceKind::kMax);
+  EXPECT_NE(hash_of(other), hash_of(task));
+  ranks_[0].force("allpairs");
+  const uint32_t all_pairs = hash_of(task);
+  ranks_[0].force("binomial");
+  EXPECT_NE(hash_of(task), all_pairs) << "another algorithm";
+  ranks_[0].force("");
+  EXPECT_EQ(hash_of(ranks_[0].task(Collective::kAllReduce, 8, 0)),
+            hash_of(ranks_[0].task(Collective::kAllReduce, 8, 1)))
+      << "it has no root";
+  Task bytes = ranks_[0].task(Collective::kSend, 400, 1);
+  bytes.shape.type = 0;  // ncclInt8
+  EXPECT_EQ(hash_of(bytes), hash_of(ranks_[0].task(Collective::kSend, 100, 1)))
+      << "the ends of a message may differ in its type";
+  EXPECT_NE(hash_of(bytes), hash_of(ranks_[0].task(Collective::kSend, 101, 1)));
+}
+
+TEST_F(PlanTest, OutputsThatNoCacheHoldsAreWrittenPastIt) {
+  const auto streams = [&](Collective collective, uint64_t count) {
+    return ranks_[0]
+        .build({ranks_[0].task(collective, count)})
+        ->items()
+        .front()
+        .item->work.streaming;
+  };
+  constexpr uint64_t kElementsOf16MiB = 4U << 20;
+  EXPECT_FALSE(streams(Collective::kAllReduce, kElementsOf16MiB - 1));
+  EXPECT_TRUE(streams(Collective::kAllReduce, kElementsOf16MiB));
+  EXPECT_FALSE(streams(Collective::kAllGather, kElementsOf16MiB / 2 - 1));
+  EXPECT_TRUE(streams(Collective::kAllGather, kElementsOf16MiB / 2)) << "of both ranks";
+  EXPECT_TRUE(streams(Collective::kReduceScatter, kElementsOf16MiB));
+  EXPECT_FALSE(streams(Collective::kReduceScatter, kElementsOf16MiB - 1)) << "one part";
 }
 
 }  // namespace

@@ -162,5 +162,82 @@ TEST(DescribeCircle, NamesRanksCallsAndTheRemedyThatFits) {
   EXPECT_THAT(of_comms, HasSubstr("communicators in the same order"));
 }
 
+TEST(StallProbe, ItsNumbersHaveBounds) {
+  StallProbe probe{.proves = false, .index = 0, .hops = {}};
+  probe.hops.resize(kStallHopsMax);
+  std::string bytes = encode(probe);
+  ASSERT_TRUE(decode_stall_probe(bytes).has_value());
+  EXPECT_FALSE(decode_stall_probe(bytes)->proves);
+  bytes[0] = 2;  // `proves`, which comes first
+  EXPECT_FALSE(decode_stall_probe(bytes).has_value());
+}
+
+TEST(LeaveRecord, ItsNumbersHaveBounds) {
+  LeaveRecord record{.how = Departure::kStopped, .splits = 3, .last = {}, .messages = {}};
+  record.last.resize(LeaveRecord::kLastMax);
+  const auto decoded = decode_leave_record(encode(record));
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->how, Departure::kStopped);
+  EXPECT_EQ(decoded->splits, 3U);
+  EXPECT_EQ(decoded->last.size(), LeaveRecord::kLastMax);
+  record.last.emplace_back();
+  EXPECT_FALSE(decode_leave_record(encode(record)).has_value());
+  record.last.clear();
+  record.how = static_cast<Departure>(static_cast<int>(Departure::kStopped) + 1);
+  EXPECT_FALSE(decode_leave_record(encode(record)).has_value());
+}
+
+TEST(CountAnswers, MessagesOfVectorsCountApart) {
+  LeaveRecord record;
+  record.messages = {{.peer = 2, .sends = 5, .recvs = 7},
+                     {.peer = 2, .sends = 1, .recvs = 3, .of_vector = 1}};
+  CallRecord call = call_of(Collective::kSend, 0);
+  EXPECT_EQ(count_answers(record, call, 2), 7U);
+  call.of_vector = 1;
+  EXPECT_EQ(count_answers(record, call, 2), 3U);
+  record.messages.erase(record.messages.begin());
+  EXPECT_EQ(count_answers(record, call_of(Collective::kSend, 0), 2), 0U);
+}
+
+TEST(DescribeDifferent, NamesBothCallsAndTheRule) {
+  const auto error = describe_different(3, call_of(Collective::kAllReduce, 0), 5,
+                                        call_of(Collective::kBroadcast, 0, 1));
+  EXPECT_EQ(error.code(), Code::kInvalidUsage);
+  EXPECT_THAT(error.message(), testing::StartsWith("the ranks' calls differ: rank 3 made all_"));
+  EXPECT_THAT(error.message(), HasSubstr(", rank 5 made broadcast("));
+  EXPECT_THAT(error.message(),
+              testing::EndsWith("every rank of a communicator must make the same calls in the same "
+                                "order"));
+}
+
+TEST(DescribeCircle, ASplitOrARankThatIsElsewhereIsNoMessage) {
+  constexpr const char* kRule = "; every rank of a communicator must make the same calls";
+  std::vector<StallHop> hops = {hop_of(0, 1, call_of(Collective::kSend, 0, 1)),
+                                hop_of(1, 0, call_of(Collective::kSend, 0, 0))};
+  hops[1].is_split = 1;
+  const auto split = describe_circle(hops);
+  EXPECT_THAT(split.message(), HasSubstr(", rank 1 waits in ncclCommSplit for rank 0"));
+  EXPECT_THAT(split.message(), HasSubstr(kRule));
+  hops[1].is_split = 0;
+  hops[1].epoch = 0;
+  const auto elsewhere = describe_circle(hops);
+  EXPECT_THAT(elsewhere.message(),
+              HasSubstr(", rank 1 has not made that call: its thread waits elsewhere; every rank"));
+  hops[1] = hop_of(1, 0, call_of(Collective::kAllReduce, 0));
+  EXPECT_THAT(describe_circle(hops).message(), HasSubstr(kRule));
+}
+
+TEST(DependsOn, IsAsTheDataOfEachCollectiveGoes) {
+  for (const Collective all :
+       {Collective::kAllGather, Collective::kReduceScatter, Collective::kAllToAll}) {
+    EXPECT_TRUE(depends_on(call_of(all, 0), 1, 2));
+  }
+  EXPECT_TRUE(depends_on(call_of(Collective::kScatter, 0, 2), 1, 2));
+  EXPECT_FALSE(depends_on(call_of(Collective::kScatter, 0, 2), 2, 1));
+  EXPECT_TRUE(depends_on(call_of(Collective::kGather, 0, 2), 2, 1));
+  EXPECT_FALSE(depends_on(call_of(Collective::kGather, 0, 2), 1, 2));
+  EXPECT_FALSE(depends_on(call_of(Collective::kRecv, 0, 2), 1, 2));
+}
+
 }  // namespace
 }  // namespace plexus

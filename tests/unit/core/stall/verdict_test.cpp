@@ -146,5 +146,146 @@ TEST(Verdict, NamesTheLinkToARankThatDoesNotWait) {
   EXPECT_THAT(verdict.ranks, ElementsAre(1)) << "rank 0 waits for one that waits itself";
 }
 
+RankStatus splitting(int rank) {
+  return {.activity = RankActivity::kSplitting, .rank = rank, .seconds = 31};
+}
+
+TEST(Verdict, ASplitWaitsForRanksThatAreInNoCall) {
+  RankStatus elsewhere{.activity = RankActivity::kElsewhere, .rank = 2, .where = "comm 0x9"};
+  const auto verdict = judge_for(splitting(0), {splitting(0), outside(1, 100), elsewhere});
+  EXPECT_EQ(verdict.cause, StallCause::kNotCalled);
+  EXPECT_THAT(verdict.ranks, ElementsAre(1));
+  EXPECT_THAT(verdict.sentence, HasSubstr("comm 0x12 of 3 ranks: rank 0 has waited for 31 s in "
+                                          "ncclCommSplit: rank 1 (host:101) has not made"));
+  const auto link = judge_for(splitting(0), {splitting(0), splitting(1)});
+  EXPECT_EQ(link.cause, StallCause::kLink);
+}
+
+TEST(Verdict, NamesTheOtherCommunicatorInWhichARankWaits) {
+  RankStatus elsewhere{.activity = RankActivity::kElsewhere,
+                       .rank = 1,
+                       .collectives = 5,
+                       .where = "all_reduce of comm 0x9"};
+  const auto verdict = judge_for(waiting(0, 1), {waiting(0, 1), elsewhere, outside(2, 5)});
+  EXPECT_EQ(verdict.cause, StallCause::kElsewhere);
+  EXPECT_THAT(verdict.sentence, HasSubstr("rank 1 (host:101) has not made that call: its thread "
+                                          "waits in all_reduce of comm 0x9"));
+  elsewhere.collectives = 6;
+  EXPECT_EQ(judge_for(waiting(0, 1), {waiting(0, 1), elsewhere}).cause, StallCause::kLink)
+      << "it has made the call";
+}
+
+TEST(Verdict, NamesARankThatIsStillAtWorkIfNothingElseIsWrong) {
+  RankStatus running = waiting(1, -1);
+  running.activity = RankActivity::kRunning;
+  const auto verdict = judge_for(waiting(0, 1), {waiting(0, 1), running});
+  EXPECT_EQ(verdict.cause, StallCause::kSlow);
+  EXPECT_THAT(verdict.sentence, HasSubstr("rank 1 (host:101) is still at work in all_reduce("));
+  EXPECT_THAT(verdict.sentence, testing::Not(HasSubstr("all ranks have made the call")));
+  const auto late = judge_for(waiting(0, 1), {waiting(0, 1), running, outside(2, 5)});
+  EXPECT_EQ(late.cause, StallCause::kNotCalled);
+  EXPECT_THAT(late.ranks, ElementsAre(2));
+}
+
+TEST(Verdict, RanksOfOneCauseAreCountedTogether) {
+  RankStatus none = outside(3, 1);
+  none.has_call = false;
+  none.collectives = 0;
+  const auto verdict =
+      judge_for(waiting(0, 1), {waiting(0, 1), outside(2, 5), outside(1, 4), none});
+  EXPECT_EQ(verdict.count, 3U);
+  EXPECT_THAT(verdict.ranks, ElementsAre(1, 2, 3));
+  EXPECT_THAT(judge_for(waiting(0, 1), {waiting(0, 1), none}).sentence,
+              HasSubstr("it is in no call of this communicator, it has made no call yet"));
+}
+
+TEST(Verdict, ALinkIsNamedByThoseWhoseMessagesAreLostFirst) {
+  RankStatus held = waiting(1, 0);
+  held.held_up = "no room";
+  RankStatus sender = waiting(2, 0);
+  sender.lost_to = 0;
+  RankStatus second = waiting(3, 0);
+  second.lost_to = 0;
+  const auto verdict = judge_for(waiting(0, 1), {waiting(0, 1), held, second, sender});
+  EXPECT_EQ(verdict.count, 3U);
+  EXPECT_THAT(verdict.ranks, ElementsAre(2, 3, 1));
+}
+
+TEST(Verdict, NamesRanksAloneWhereTheirProcessesAreNotKnown) {
+  StatusSummary summary;
+  summary.add(waiting(0, 1));
+  const StallAsker asker{.group = 1, .nranks = 2, .status = waiting(0, -1), .process_of = [](int) {
+                           return std::string();
+                         }};
+  const auto verdict = judge(asker, summary);
+  EXPECT_THAT(verdict.sentence, HasSubstr("and rank 0 has waited for 31 s for rank -1"));
+  EXPECT_EQ(verdict.count, 1U);
+}
+
+TEST(Verdict, CausesAndActivitiesHaveNames) {
+  const auto causes = [] {
+    std::vector<std::string> names;
+    for (uint8_t cause = 0; cause < 7; ++cause) {
+      names.emplace_back(name(static_cast<StallCause>(cause)));
+    }
+    return names;
+  };
+  EXPECT_THAT(causes(), ElementsAre("stopped", "in_plugin", "elsewhere", "not_called", "link",
+                                    "slow", "unknown"));
+  std::vector<std::string> activities;
+  for (uint8_t activity = 0; activity <= kRankActivities; ++activity) {
+    activities.emplace_back(name(static_cast<RankActivity>(activity)));
+  }
+  EXPECT_THAT(activities, ElementsAre("silent", "in_plugin", "elsewhere", "outside", "running",
+                                      "splitting", "waiting", "unknown"));
+}
+
+StallAsker asker_of(const RankStatus& status) {
+  return {.group = 0x12, .nranks = 4, .status = status, .process_of = [](int) { return "p"; }};
+}
+
+TEST(Describe, OfASummaryInWhichNobodyWaitsIsTheSummary) {
+  StatusSummary summary;
+  summary.add({.rank = 1, .collectives = 6});
+  summary.others = 3;
+  EXPECT_EQ(describe(asker_of({.rank = 0}), summary),
+            R"({"classes":[{"count":1,"examples":[{"activity":"outside","collectives":6,"rank":1,)"
+            R"("seconds":0}]}],"comm":"0x12","not_heard":3,"nranks":4})");
+}
+
+TEST(Describe, OfOneInWhichARankWaitsHasTheVerdictForIt) {
+  StatusSummary summary;
+  RankStatus lost = waiting(2, 0);
+  lost.lost_to = 0;
+  lost.held_up = "no room";
+  summary.add(waiting(1, 0));
+  summary.add(lost);
+  const std::string other = describe(asker_of({.rank = 0}), summary);
+  EXPECT_THAT(other, HasSubstr("comm 0x12 of 4 ranks: rank 2 has waited for 31 s"));
+  EXPECT_THAT(other, HasSubstr(R"("held_up":"no room","lost_to":0,"rank":2)"));
+  EXPECT_THAT(other, HasSubstr(R"("waits_for":0,"where":"net/Socket)"));
+  EXPECT_THAT(other, HasSubstr(R"("cause":"link","classes":)"));
+  EXPECT_THAT(other, HasSubstr(R"("count":1)"));
+  const std::string own = describe(asker_of(splitting(3)), summary);
+  EXPECT_THAT(own, HasSubstr("rank 3 has waited for 31 s in ncclCommSplit"));
+  EXPECT_THAT(own, HasSubstr(R"("seconds":31,"verdict":)"));
+}
+
+TEST(Describe, OfAReportHasTheLastCallsAndWhatIsWaitedFor) {
+  const std::string bare = describe(StallReport{.group = 0x12, .nranks = 4, .calls = 7});
+  EXPECT_EQ(bare, R"({"activity":"outside","calls":7,"collectives":0,"comm":"0x12","nranks":4,)"
+                  R"("rank":0,"recent":[],"seconds":0,"verdict":"","waits":[]})");
+  StallReport report{.group = 0x12, .nranks = 4, .status = waiting(1, 0), .verdict = "late"};
+  report.recent = {call_of(Collective::kBroadcast, 1), call_of(Collective::kAllReduce, 2)};
+  report.waits = {
+      {.call = call_of(Collective::kAllReduce, 2), .peer = 3, .certain = true, .where = "step 2"}};
+  const std::string full = describe(report);
+  EXPECT_THAT(full, HasSubstr(R"("recent":["broadcast()"));
+  EXPECT_THAT(full, HasSubstr(R"(,"all_reduce()"));
+  EXPECT_THAT(full, HasSubstr(R"("waits":[{"call":"all_reduce()"));
+  EXPECT_THAT(full, HasSubstr(R"("rank":3,"where":"step 2"}])"));
+  EXPECT_THAT(full, HasSubstr(R"("verdict":"late")"));
+}
+
 }  // namespace
 }  // namespace plexus

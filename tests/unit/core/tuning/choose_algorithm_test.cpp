@@ -5,10 +5,13 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "core/tuning/algorithm_selection.hpp"
 
 namespace plexus {
 namespace {
@@ -263,6 +266,137 @@ TEST(AlgorithmFilter, SaysWhatItDoesNotKnowAndWhatItKnows) {
               AllOf(HasSubstr("'rnig'"), HasSubstr("allpairs")));
   EXPECT_THAT(choose("allredcue:ring", input_of(Collective::kAllReduce, 8)),
               AllOf(HasSubstr("'allredcue'"), HasSubstr("reducescatter")));
+}
+
+/// Why the algorithm of the table with this name is not a candidate; "": it is.
+std::string why_not(const char* name,
+                    const ChoiceInput& input,
+                    Protocol protocol = Protocol::kSimple,
+                    const AlgorithmFilter& filter = {}) {
+  for (const Candidate& candidate : list_candidates(input, filter)) {
+    if (candidate.choice.algorithm == find_algorithm(name) &&
+        candidate.choice.protocol == protocol) {
+      EXPECT_EQ(candidate.possible, candidate.reason.empty());
+      return candidate.reason;
+    }
+  }
+  return "not listed";
+}
+
+TEST(ChooseAlgorithm, TheNetworkReducesWhatItsPluginCanInOneDatacenter) {
+  constexpr const char* kDirect = "collnet_direct_all_reduce";
+  ChoiceInput input = input_of(Collective::kAllReduce, 4096);
+  input.type = DataType::kInt8;
+  input.kind = ReduceKind::kMax;
+  EXPECT_EQ(why_not(kDirect, input), "there is no collnet plugin");
+  CollnetAbility ability{.missing = "its plugin is too old"};
+  input.collnet = &ability;
+  EXPECT_EQ(why_not(kDirect, input), "its plugin is too old");
+  ability.missing = "";
+  constexpr const char* kNot = "the collnet plugin does not reduce this type with this operation";
+  EXPECT_EQ(why_not(kDirect, input), kNot);
+  const uint8_t max = 1U << static_cast<unsigned>(ReduceKind::kMax);
+  ability.kinds[static_cast<size_t>(DataType::kInt8)] = static_cast<uint8_t>(~max);
+  EXPECT_EQ(why_not(kDirect, input), kNot);
+  ability.kinds[static_cast<size_t>(DataType::kInt8)] = max;
+  EXPECT_EQ(why_not(kDirect, input), "");
+  input.ranks_per_node_max = 65;
+  EXPECT_EQ(why_not(kDirect, input), "");
+  input.ranks_per_node_max = 66;
+  EXPECT_EQ(why_not(kDirect, input), "at most 65 ranks on a host");
+  EXPECT_EQ(why_not("collnet_chain_all_reduce", input), "");
+  const LoopCosts three({.ring = {0, 1, 2}, .nodes = {0, 1, 2}, .datacenters = {0, 1, 2}}, true);
+  input.nranks = 3;
+  input.costs = &three;
+  EXPECT_EQ(why_not("collnet_chain_all_reduce", input), "the ranks are in several datacenters");
+  const LoopCosts one({.ring = {0, 1, 2}, .nodes = {0, 1, 2}, .datacenters = {}}, true);
+  input.costs = &one;
+  EXPECT_EQ(why_not("collnet_chain_all_reduce", input), "");
+}
+
+TEST(ChooseAlgorithm, AlgorithmsForSeveralDatacentersAreForThemOrForThoseWhoNameThem) {
+  const LoopCosts three({.ring = {0, 1, 2}, .nodes = {0, 1, 2}, .datacenters = {0, 1, 2}}, true);
+  size_t found = 0;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (!algorithm.for_datacenters || algorithm.nranks_max < 4) {
+      continue;
+    }
+    ++found;
+    ChoiceInput input = input_of(algorithm.collective, 4096, 3);
+    EXPECT_EQ(why_not(algorithm.name, input), "all ranks are in one datacenter");
+    const auto named = AlgorithmFilter::parse(algorithm.family, "");
+    EXPECT_EQ(why_not(algorithm.name, input, Protocol::kSimple, named.value()), "");
+    input.costs = &three;
+    EXPECT_EQ(why_not(algorithm.name, input), "");
+  }
+  EXPECT_GT(found, 0U);
+}
+
+TEST(ChooseAlgorithm, ACallTakesWhatItSelectsOrAnythingUnlessItIsForced) {
+  ChoiceInput input = input_of(Collective::kAllReduce, 1 << 20);
+  input.selection = selection_of(*find_algorithm("tree_all_reduce"), Protocol::kLL);
+  EXPECT_EQ(why_not("tree_all_reduce", input, Protocol::kLL), "");
+  EXPECT_EQ(why_not("tree_all_reduce", input), "excluded by algSelection");
+  EXPECT_EQ(why_not("ring_all_reduce", input, Protocol::kLL), "excluded by algSelection");
+  EXPECT_EQ(choose("", input), "tree");
+  input.shares_memory = false;
+  EXPECT_EQ(choose("", input), "ring");
+  input.is_forced = true;
+  EXPECT_THAT(choose("", input),
+              AllOf(HasSubstr("nothing that algSelection names is possible for this all_reduce ("),
+                    HasSubstr("): name others, or set forceAlgSelection to 0")));
+  input.nranks = 1;
+  EXPECT_EQ(choose("", input), "ring") << "a single rank only copies";
+}
+
+TEST(ChooseAlgorithm, SaysWhatIsLeftAndWhyItIsNotPossible) {
+  ChoiceInput input = input_of(Collective::kAllReduce, 8, 100);
+  EXPECT_EQ(choose("allpairs", input),
+            "NCCL_ALGO and NCCL_PROTO exclude every algorithm for all_reduce (allpairs: at most 65 "
+            "ranks): unset them, or allow one of those that `plexus explain` lists");
+  input.deterministic = true;
+  EXPECT_EQ(choose("ring", input),
+            "PLEXUS_DETERMINISTIC, with NCCL_ALGO and NCCL_PROTO as set, excludes every algorithm "
+            "for all_reduce on 100 ranks: unset it, or use at most 65 ranks");
+}
+
+TEST(ChooseAlgorithm, ASingleRankIsFreeOfSettings) {
+  EXPECT_EQ(choose("nvls", input_of(Collective::kAllReduce, 8, 1)),
+            choose("", input_of(Collective::kAllReduce, 8, 1)));
+}
+
+TEST(ChooseAlgorithm, TakesAFileForItsProtocolAndCollectiveOnly) {
+  RecordedAlgorithm recorded;
+  recorded.protocol = Protocol::kLL;
+  recorded.cost.chunks = 4;
+  Algorithm file;
+  file.name = file.family = "file";
+  file.collective = Collective::kAllGather;
+  file.recorded = &recorded;
+  EXPECT_EQ(why_not(file, input_of(Collective::kAllGather, 64)), "its file is for LL");
+  EXPECT_EQ(why_not(file, input_of(Collective::kAllGather, 64), Protocol::kLL), "");
+  EXPECT_EQ(why_not(file, input_of(Collective::kAllReduce, 64), Protocol::kLL), "not listed");
+}
+
+TEST(ChooseAlgorithm, AFileWhoseMessagesCanGoApartIsForEverySlot) {
+  RecordedAlgorithm recorded;
+  recorded.message_chunks = 1 << 20;
+  recorded.cost.chunks = 4;
+  Algorithm file;
+  file.name = file.family = "file";
+  file.collective = Collective::kAllGather;
+  file.recorded = &recorded;
+  EXPECT_THAT(why_not(file, input_of(Collective::kAllGather, 64)), HasSubstr("a slot of Simple"));
+  recorded.apart.emplace_back();
+  EXPECT_EQ(why_not(file, input_of(Collective::kAllGather, 64)), "");
+}
+
+TEST(ChooseAlgorithm, ChannelsAreOneAtLeastAndNoMoreThanAllowed) {
+  ChoiceInput input = input_of(Collective::kAllReduce, 8);
+  for (const auto& [least, channels] : {std::pair(0, 1), std::pair(8, 8), std::pair(9, 8)}) {
+    input.channels_min = least;
+    EXPECT_EQ(choose_algorithm(input, AlgorithmFilter(), nullptr).value().channels, channels);
+  }
 }
 
 }  // namespace

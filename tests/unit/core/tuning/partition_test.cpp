@@ -158,6 +158,17 @@ TEST(MessageForm, LongestMessageIsThatOfAllRanks) {
   EXPECT_EQ(chunks("ring_all_reduce", 3, 2), 1U);
 }
 
+/// Chunks of less than a cache line, which do not fit when each has one of its own.
+TEST(MessageForm, JoinsChunksThatFitASlotToTheElement) {
+  PartitionInput call = input_of(Collective::kAllReduce, 8192, 4, 1, 4);
+  call.nranks = 1024;
+  call.slot_bytes = 16'384;  // for the 512 chunks of the longest message
+  const Algorithm* const halving = find_algorithm("halving_doubling_all_reduce");
+  EXPECT_TRUE(message_form_of({.algorithm = halving}, call).joins);
+  call.count = 8193;
+  EXPECT_FALSE(message_form_of({.algorithm = halving}, call).joins);
+}
+
 TEST(MessageForm, DividesTheLastLoopToTheElementOverANetworkOnly) {
   const Algorithm* const bruck = find_algorithm("bruck_all_gather");
   PartitionInput call = input_of(Collective::kAllGather, 2, 4, 1, 4);
@@ -219,6 +230,64 @@ TEST(Partition, AChainOfManyRanksPassesOnSmallerChunks) {
   EXPECT_EQ(compute_partition(input).chunk_count, 16U * 1024);
   input.collective = Collective::kAllReduce;
   EXPECT_EQ(compute_partition(input).chunk_count, kSlot);
+}
+
+TEST(Partition, ScratchOfAChannelHasEightMebibytesAndChunksOfACacheLineAtLeast) {
+  PartitionInput input = input_of(Collective::kAllReduce, uint64_t{1} << 24, 1, 1, 1);
+  for (const auto& [chunks, bytes] :
+       {std::pair(0, 131'072U), std::pair(64, 131'072U), std::pair(65, 129'024U),
+        std::pair(100, 83'840U), std::pair(131'072, 64U), std::pair(200'000, 64U)}) {
+    input.scratch_chunks = chunks;
+    EXPECT_EQ(compute_partition(input).chunk_count, bytes) << chunks;
+  }
+}
+
+TEST(Partition, ChunksThatTravelTogetherShareASlotByCacheLinesWhereTheyHaveSome) {
+  PartitionInput input = input_of(Collective::kAllReduce, uint64_t{1} << 24, 1, 1, 1);
+  for (const auto& [chunks, bytes] :
+       {std::pair(1U, 131'072U), std::pair(2U, 65'536U), std::pair(3U, 43'648U),
+        std::pair(2048U, 64U), std::pair(4000U, 32U), std::pair(1U << 20, 1U)}) {
+    input.messages.chunks = chunks;
+    EXPECT_EQ(compute_partition(input).chunk_count, bytes) << chunks;
+  }
+}
+
+TEST(Partition, ChunksOfAChainAreWholeCacheLinesWithinBounds) {
+  PartitionInput input = input_of(Collective::kReduce, 16 * 20'000, 1, 1, 1);
+  EXPECT_EQ(compute_partition(input).chunk_count, 20'032U);
+  input.count = 16 * 20'032;
+  EXPECT_EQ(compute_partition(input).chunk_count, 20'032U);
+  input.count = 1000;
+  EXPECT_EQ(compute_partition(input).chunk_count, 16'384U);
+  input.slot_bytes = 4096;
+  EXPECT_EQ(compute_partition(input).chunk_count, 4096U);
+  input.slot_bytes = kSlot;
+  input.count = uint64_t{1} << 30;
+  EXPECT_EQ(compute_partition(input).chunk_count, kSlot);
+}
+
+TEST(Partition, ChannelsAndChunksOfRanksShareNoCacheLine) {
+  PartitionInput input = input_of(Collective::kAllReduce, 1000, 4, 3, 4);
+  const Geometry geometry = compute_partition(input);
+  EXPECT_EQ(geometry.part_count, 336U);       // 1000 / 3, in lines of 16
+  EXPECT_EQ(geometry.last_chunk_count, 96U);  // 336 / 4, in lines of 16
+  input.messages.evenly = true;
+  EXPECT_EQ(compute_partition(input).last_chunk_count, 84U);
+  input.channel = 2;
+  EXPECT_EQ(compute_partition(input).part_count, 328U);
+  input = input_of(Collective::kAllReduce, 5, 128, 3, 4);
+  EXPECT_EQ(compute_partition(input).part_count, 2U) << "elements longer than a line";
+}
+
+TEST(Partition, OneRankHasNoBlocks) {
+  PartitionInput input = input_of(Collective::kAllGather, 100, 4, 1, 4);
+  EXPECT_TRUE(compute_partition(input).blocked);
+  EXPECT_EQ(compute_partition(input).chunks, 1U);
+  input.nranks = 1;
+  EXPECT_FALSE(compute_partition(input).blocked);
+  EXPECT_EQ(compute_partition(input).chunks, 4U);
+  EXPECT_EQ(buffer_count(Collective::kAllGather, 100, 4), 400U);
+  EXPECT_EQ(buffer_count(Collective::kAllReduce, 100, 4), 100U);
 }
 
 }  // namespace

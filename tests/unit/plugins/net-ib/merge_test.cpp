@@ -49,6 +49,12 @@ TEST(MergeDistance, SlotsOfARootComplexAreFunctionsOfNothing) {
             MergeLevel::kPhb);
 }
 
+TEST(MergeDistance, RootComplexesOfOneControllerShareNoSwitch) {
+  EXPECT_EQ(distance_between({"/sys/devices/platform/40000000.pcie/pci0000:00/0000:00:05.0", 0},
+                             {"/sys/devices/platform/40000000.pcie/pci0001:00/0001:00:06.0", 0}),
+            MergeLevel::kPhb);
+}
+
 TEST(MergeDistance, NothingIsNearAPortWithoutPath) {
   EXPECT_EQ(distance_between(kNone, kNone), std::nullopt);
   EXPECT_EQ(distance_between(kNone, kFunction0), std::nullopt);

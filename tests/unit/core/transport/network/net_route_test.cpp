@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/bytes.hpp"
+
 namespace plexus {
 namespace {
 
@@ -260,6 +262,85 @@ TEST(NetOffers, AreDescribedForUsers) {
   EXPECT_EQ(describe_offers({net("A", 2), net("B", 1)}), "A (d0, d1), B (d0)");
   EXPECT_EQ(describe_route({1, 0, 0, 1}, {net("A", 1), net("B", 1)}, {net("B", 2)}),
             "B 0 (d0) > 1 (d1)");
+}
+
+std::string bytes_of(const std::vector<std::string>& words) {
+  ByteWriter writer;
+  for (const std::string& word : words) {
+    writer.put_text<uint32_t>(word);
+  }
+  return writer.take();
+}
+
+/// Whether `words`, with the one at `at` replaced, are taken.
+template <class Decode>
+bool is_taken(std::vector<std::string> words, size_t at, const std::string& word, Decode decode) {
+  words[at] = word;
+  return decode(bytes_of(words)).has_value();
+}
+
+TEST(NetOffers, NumbersAndNamesHaveBounds) {
+  const std::vector<std::string> words = {"1", "n", "1", "d", "-", "-", "-", "100", "0", "0"};
+  ASSERT_TRUE(decode_offers(bytes_of(words)).has_value());
+  const auto with = [&](size_t at, const std::string& word) {
+    return is_taken(words, at, word, decode_offers);
+  };
+  for (const size_t name : {1U, 3U}) {
+    EXPECT_TRUE(with(name, std::string(256, 'n')));
+    EXPECT_FALSE(with(name, std::string(257, 'n')));
+  }
+  EXPECT_TRUE(with(4, "18446744073709551615"));
+  EXPECT_FALSE(with(4, "18446744073709551616"));
+  for (const size_t id : {5U, 6U}) {
+    EXPECT_TRUE(with(id, "4294967295"));
+    EXPECT_FALSE(with(id, "4294967296"));
+  }
+  EXPECT_TRUE(with(7, fmt::format("{}", PLEXUS_NET_MESSAGE_BYTES_MAX)));
+  EXPECT_FALSE(with(7, fmt::format("{}", PLEXUS_NET_MESSAGE_BYTES_MAX + 1)));
+  for (const size_t flag : {8U, 9U}) {
+    EXPECT_TRUE(with(flag, "1"));
+    EXPECT_FALSE(with(flag, "2"));
+    EXPECT_FALSE(with(flag, "-")) << "it is not unknown";
+  }
+  for (const char* const none : {"", "x", "1x", " 1", "-1"}) {
+    EXPECT_FALSE(with(5, none)) << none;
+  }
+  std::vector<std::string> more = words;
+  more.emplace_back("1");
+  EXPECT_TRUE(decode_offers(bytes_of(more)).has_error());
+  EXPECT_TRUE(decode_offers(encode_offers(NetOffers(16, net("n", 1)))).has_value());
+}
+
+TEST(FabricPaths, NumbersHaveBoundsAndWhatIsBadAddsNothing) {
+  const std::vector<std::string> words = {"n", "1", "2", "1", "-", "-", "-"};
+  const auto decode = [](const std::string& bytes) { return FabricPaths().decode(bytes); };
+  const auto with = [&](size_t at, const std::string& word) {
+    return is_taken(words, at, word, decode);
+  };
+  EXPECT_TRUE(with(0, "n"));
+  EXPECT_FALSE(with(1, "-"));
+  EXPECT_FALSE(with(2, "-"));
+  EXPECT_TRUE(with(3, "0"));
+  EXPECT_FALSE(with(3, "2"));
+  EXPECT_TRUE(with(4, "4294967295"));
+  EXPECT_FALSE(with(4, "4294967296"));
+  EXPECT_TRUE(with(5, "18446744073709551615"));
+  EXPECT_TRUE(with(6, "9223372036854775807"));
+  EXPECT_FALSE(with(6, "9223372036854775808"));
+  FabricPaths paths;
+  EXPECT_TRUE(paths.decode(bytes_of({"n", "1", "2", "0", "-", "-", "bad"})).has_error());
+  EXPECT_TRUE(paths.find("n", 1, 2).connected);
+}
+
+TEST(NetRoute, AlternativesAreInTheOrderOfWhatTheyShareAndAreFew) {
+  const NetOffers offers = {net("x", 2), net("slow", 1)};
+  const std::vector<NetRoute> expected = {
+      {0, 0, 0, 0}, {0, 0, 1, 1}, {1, 1, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0}};
+  EXPECT_EQ(list_routes(offers, offers, {}, 0), expected);
+  EXPECT_EQ(list_routes({net("x", 1)}, {net("y", 1)}, {}, 0), std::vector<NetRoute>());
+  const NetOffers many = {net("x", 4)};
+  EXPECT_EQ(list_routes(many, many, {}, 3).size(), 8U);
+  EXPECT_EQ(list_routes(many, many, {}, 3).front(), (NetRoute{0, 0, 3, 3}));
 }
 
 }  // namespace
