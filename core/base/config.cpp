@@ -60,6 +60,11 @@ const Row kRows[] = {
       "0: registered memory and memory from ncclMemAlloc is neither mapped by peers nor sent from "
       "by networks"},
      &Config::local_register},
+    {{"NCCL_CUMEM_ENABLE", "-2", "0 or 1, -2 = automatic",
+      "0: ncclMemAlloc on a GPU gives memory of cudaMalloc, not of cuMemCreate"},
+     &Config::cumem_enable,
+     -2,
+     1},
     {{"PLEXUS_ATTACH", "1", "0 or 1",
       "0: processes of one host do not read each other's memory by system calls "
       "(process_vm_readv)"},

@@ -29,6 +29,7 @@ struct Config {
   bool p2p_disable = false;
   bool p2p_direct_disable = false;
   bool local_register = true;
+  int64_t cumem_enable = -2;
   bool attach = true;
   int64_t attach_bytes = -1;
   std::string rates_file;

@@ -204,8 +204,11 @@ Result<void*> Process::allocate_memory(size_t size_bytes) {
   PLEXUS_TRY(config, read_settings());
   const Allowing all(devices_, DriverCalls::kAll);
   PLEXUS_TRY(device, choose_device(devices_, config.device, kHostDevice));
-  return device == kHostDevice ? memory.allocate(size_bytes)
-                               : memory.allocate_on(*devices_, device, size_bytes);
+  if (device == kHostDevice) {
+    return memory.allocate(size_bytes);
+  }
+  return memory.allocate_on(*devices_, device,
+                            {.size_bytes = size_bytes, .in_piece = config.cumem_enable != 0});
 }
 
 Result<void> Process::free_memory(void* pointer) {

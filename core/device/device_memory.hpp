@@ -42,6 +42,13 @@ inline Result<DeviceMemory> allocate_lasting(DeviceRuntime& runtime,
                       {&runtime, &DeviceRuntime::release, device, memory});
 }
 
+/// Device memory, zeroed, of a piece (DeviceRuntime::allocate_piece).
+inline Result<DeviceMemory> allocate_piece(DeviceRuntime& runtime, int device, size_t size_bytes) {
+  PLEXUS_TRY(memory, runtime.allocate_piece(device, size_bytes));
+  return DeviceMemory(static_cast<std::byte*>(memory),
+                      {&runtime, &DeviceRuntime::release, device, memory});
+}
+
 /// Page-locked host memory, zeroed.
 inline Result<DeviceMemory> allocate_pinned(DeviceRuntime& runtime, int device, size_t size_bytes) {
   PLEXUS_TRY(memory, runtime.allocate_pinned(device, size_bytes));
@@ -64,6 +71,15 @@ inline Result<DeviceMemory> import_memory(DeviceRuntime& runtime,
                                           int device,
                                           const MemoryHandle& handle) {
   PLEXUS_TRY(memory, runtime.import_memory(device, handle));
+  return DeviceMemory(static_cast<std::byte*>(memory),
+                      {&runtime, &DeviceRuntime::close_imported, device, memory});
+}
+
+/// Maps pieces of another process.
+inline Result<DeviceMemory> import_pieces(DeviceRuntime& runtime,
+                                          int device,
+                                          const PieceDescriptors& theirs) {
+  PLEXUS_TRY(memory, runtime.import_pieces(device, theirs));
   return DeviceMemory(static_cast<std::byte*>(memory),
                       {&runtime, &DeviceRuntime::close_imported, device, memory});
 }

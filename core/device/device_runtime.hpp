@@ -12,7 +12,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <unistd.h>
+#include <vector>
 
 #include "core/base/result.hpp"
 
@@ -71,11 +75,42 @@ struct MemoryHandle {
   std::array<std::byte, 64> bytes = {};
 };
 
-/// One allocation of device memory.
+/// Device memory that another process opens as a whole: one allocation of cudaMalloc; or pieces of
+/// cuMemCreate that are mapped side by side, as ncclMemAlloc and PyTorch's expandable segments have
+/// them.
 struct Allocation {
+  struct Piece {
+    size_t size_bytes = 0;
+    uint64_t id = 0;  // CUDA's handle: unique among pieces that are mapped or exported
+    bool operator==(const Piece&) const = default;
+  };
   std::byte* base = nullptr;
   size_t size_bytes = 0;
-  uint64_t id = 0;  // unique in this process, also among freed allocations
+  uint64_t id = 0;  // of cudaMalloc's: unique in this process, also among freed allocations
+  std::vector<Piece> pieces = {};  // empty: it is cudaMalloc's
+  bool operator==(const Allocation&) const = default;
+};
+/// Those of one buffer. PyTorch's have 2 or 20 MiB; each takes a descriptor.
+inline constexpr size_t kPiecesMax = 256;
+
+/// Pieces by their descriptors, which it closes. Those that were exported keep their memory, also
+/// if the user has freed it; the end of them may wait as cudaFree does.
+class PieceDescriptors {
+ public:
+  struct Piece {
+    size_t size_bytes;
+    int fd;
+  };
+  PieceDescriptors() = default;
+  virtual ~PieceDescriptors() {
+    for (const Piece& piece : pieces) {
+      ::close(piece.fd);
+    }
+  }
+  PieceDescriptors(const PieceDescriptors&) = delete;
+  PieceDescriptors& operator=(const PieceDescriptors&) = delete;
+
+  std::vector<Piece> pieces;
 };
 
 /// Device memory as a dma-buf for other drivers.
@@ -120,6 +155,9 @@ class DeviceRuntime {
   /// for later allocations instead of going back to the driver: cudaFree would wait for kernels of
   /// other communicators, which may run indefinitely, and a peer may still have the memory mapped.
   virtual Result<void*> allocate_lasting(int device, size_t size_bytes) = 0;
+  /// Allocates device memory, zeroed, of a piece: kernels of all devices that reach `device` read
+  /// it, and other processes once it is exported.
+  virtual Result<void*> allocate_piece(int device, size_t size_bytes) = 0;
   virtual void release(int device, void* memory) noexcept = 0;
   /// Allocates page-locked host memory, zeroed, at the same address for the host and all devices.
   /// `device`: one that uses it.
@@ -134,17 +172,25 @@ class DeviceRuntime {
   /// Memory that the host cannot read. false without a driver. Creates no context.
   [[nodiscard]] virtual bool is_on_device_alone(const void* pointer) noexcept = 0;
   /// Whether kernels of other devices, where they reach this one, can read memory of `device`: not
-  /// that of pools (cudaMallocAsync) and of cuMemCreate, which has its own rights.
+  /// that of pools (cudaMallocAsync) and of a program's cuMemCreate, which has its own rights.
   [[nodiscard]] virtual bool is_open_to_peers(int device, const void* pointer) noexcept = 0;
   /// Copies between any two kinds of memory. Complete on return; not ordered with any user's
   /// stream.
   virtual Result<void> copy(int device, void* to, const void* from, size_t size_bytes) = 0;
-  /// The allocation, of the user or of Plexus, on `device` that contains `pointer`.
-  virtual Result<Allocation> find_allocation(int device, const void* pointer) = 0;
-  /// Exports memory from allocate() (see kExportGranule) or an Allocation's base to other
-  /// processes.
+  /// The memory, of the user or of Plexus, on `device` that contains `pointer`: an allocation, or
+  /// the pieces of [pointer, pointer + size_bytes).
+  virtual Result<Allocation> find_allocation(int device,
+                                             const void* pointer,
+                                             size_t size_bytes) = 0;
+  /// Exports memory from allocate() (see kExportGranule), or the base of an Allocation without
+  /// pieces, to other processes.
   virtual Result<MemoryHandle> export_memory(int device, void* memory) = 0;
   virtual Result<void*> import_memory(int device, const MemoryHandle& handle) = 0;
+  /// An Error: also where the program made them for itself alone.
+  virtual Result<std::unique_ptr<PieceDescriptors>> export_pieces(int device,
+                                                                  const Allocation& memory) = 0;
+  /// Maps pieces of another process side by side. May wait as cudaFree does.
+  virtual Result<void*> import_pieces(int device, const PieceDescriptors& theirs) = 0;
   virtual void close_imported(int device, void* memory) noexcept = 0;
 
   /// Exports memory from allocate(), with its size, to a NIC's driver. An Error: the device or its

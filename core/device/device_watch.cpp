@@ -50,7 +50,7 @@ void DeviceWatch::wake() noexcept {
   changed_.notify_all();
 }
 
-void DeviceWatch::retire(DeviceMemory memory) {
+void DeviceWatch::retire(std::shared_ptr<void> memory) {
   const std::lock_guard lock(mutex_);
   retired_.push_back(std::move(memory));
   changed_.notify_all();
@@ -73,7 +73,7 @@ void DeviceWatch::serve() {
 }
 
 void DeviceWatch::give_back(std::unique_lock<std::mutex>& lock) {
-  std::vector<DeviceMemory> retired = std::exchange(retired_, {});
+  std::vector<std::shared_ptr<void>> retired = std::exchange(retired_, {});
   lock.unlock();
   retired.clear();
   lock.lock();

@@ -34,8 +34,8 @@ class DeviceWatch {
   void remove(Subject& subject) noexcept;
   /// Something has happened to a subject.
   void wake() noexcept;
-  /// Gives it back, as soon as the driver can.
-  void retire(DeviceMemory memory);
+  /// Gives it back, as soon as the driver can. It has no other owner.
+  void retire(std::shared_ptr<void> memory);
 
  private:
   void serve();
@@ -45,13 +45,13 @@ class DeviceWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::condition_variable looked_;
-  DeviceRuntime* runtime_ = nullptr;   // guarded by mutex_
-  std::vector<Subject*> subjects_;     // guarded by mutex_
-  Subject* looks_at_ = nullptr;        // guarded by mutex_
-  std::vector<DeviceMemory> retired_;  // guarded by mutex_
-  bool woken_ = false;                 // guarded by mutex_
-  bool stop_ = false;                  // guarded by mutex_
-  std::thread thread_;                 // started under mutex_
+  DeviceRuntime* runtime_ = nullptr;            // guarded by mutex_
+  std::vector<Subject*> subjects_;              // guarded by mutex_
+  Subject* looks_at_ = nullptr;                 // guarded by mutex_
+  std::vector<std::shared_ptr<void>> retired_;  // guarded by mutex_
+  bool woken_ = false;                          // guarded by mutex_
+  bool stop_ = false;                           // guarded by mutex_
+  std::thread thread_;                          // started under mutex_
 };
 
 }  // namespace plexus

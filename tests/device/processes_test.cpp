@@ -342,6 +342,9 @@ int run_role(const std::string& role) {
   if (role == "private") {
     return private_role();
   }
+  if (role == "shared_pieces") {
+    return shared_pieces_role();
+  }
   return death_role();
 }
 

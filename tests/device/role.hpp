@@ -13,5 +13,6 @@ int run_role(const std::string& role);
 int peer_mapped_role();
 int peer_mapped_graph_role();
 int private_role();
+int shared_pieces_role();
 
 }  // namespace plexus::testing_device

@@ -3,12 +3,13 @@
 // asks each question in a process of its own; here nothing waits longer than a second, because a
 // watchdog opens the gate that the kernels wait at.
 //
-//   gpu_probe ipc | grids | host-functions | beside | streams N | rates
+//   gpu_probe ipc | grids | host-functions | beside | pieces | streams N | rates
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <functional>
 #include <string>
@@ -322,6 +323,76 @@ class BesideAKernel {
   cudaEvent_t event_ = make_event();
 };
 
+template <class Function>
+Function driver(const char* name) {
+  constexpr unsigned int kVersion = 12000;
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &status);
+#else
+  cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status);
+#endif
+  return reinterpret_cast<Function>(found);
+}
+#define DRIVER(name) driver<decltype(&name)>(#name)
+
+/// Memory of cuMemCreate: two pieces side by side, as core/device/cuda_pieces.cpp uses them.
+void ask_pieces() {
+  BesideAKernel beside;
+  constexpr size_t kPiece = 32 << 20;
+  constexpr auto kByDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (DRIVER(cuMemRetainAllocationHandle) == nullptr) {
+    answer("memory of cuMemCreate", "the driver has none");
+    return;
+  }
+  CUmemAllocationProp wish = {};
+  wish.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wish.requestedHandleTypes = kByDescriptor;
+  wish.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemAccessDesc access = {wish.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemGenericAllocationHandle pieces[2] = {};
+  CUmemGenericAllocationHandle retained = 0;
+  CUmemGenericAllocationHandle imported = 0;
+  CUdeviceptr base = 0;
+  int fd = -1;
+  int failed = 0;
+  const auto ask = [&](const char* question, const std::function<CUresult()>& call) {
+    beside.ask(question, [&] { failed += call() == CUDA_SUCCESS ? 0 : 1; });
+  };
+  ask("cuMemCreate of 32 MiB", [&] { return DRIVER(cuMemCreate)(&pieces[0], kPiece, &wish, 0); });
+  failed += DRIVER(cuMemCreate)(&pieces[1], kPiece, &wish, 0) == CUDA_SUCCESS ? 0 : 1;
+  ask("cuMemAddressReserve",
+      [&] { return DRIVER(cuMemAddressReserve)(&base, 2 * kPiece, 0, 0, 0); });
+  ask("cuMemMap", [&] { return DRIVER(cuMemMap)(base, kPiece, 0, pieces[0], 0); });
+  failed += DRIVER(cuMemMap)(base + kPiece, kPiece, 0, pieces[1], 0) == CUDA_SUCCESS ? 0 : 1;
+  ask("cuMemSetAccess", [&] { return DRIVER(cuMemSetAccess)(base, 2 * kPiece, &access, 1); });
+  ask("cuMemRetainAllocationHandle", [&] {
+    return DRIVER(cuMemRetainAllocationHandle)(&retained,
+                                               reinterpret_cast<void*>(base + kPiece + kPiece / 2));
+  });
+  ask("cuMemExportToShareableHandle",
+      [&] { return DRIVER(cuMemExportToShareableHandle)(&fd, pieces[0], kByDescriptor, 0); });
+  ask("cuMemImportFromShareableHandle", [&] {
+    return DRIVER(cuMemImportFromShareableHandle)(
+        &imported, reinterpret_cast<void*>(static_cast<uintptr_t>(fd)), kByDescriptor);
+  });
+  CUdeviceptr first = 0;
+  size_t size_bytes = 0;
+  int is_plain = 1;
+  DRIVER(cuMemGetAddressRange)(&first, &size_bytes, base + kPiece + 1);
+  DRIVER(cuPointerGetAttribute)(&is_plain, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, base);
+  answer("cuMemGetAddressRange of the second of two pieces side by side",
+         first == base + kPiece && size_bytes == kPiece ? "that piece" : "SOMETHING ELSE");
+  answer("the retained handle", retained == pieces[1] ? "that of cuMemCreate" : "ANOTHER");
+  answer("such memory", is_plain == 0 ? "has no handle of CUDA IPC" : "HAS A HANDLE OF CUDA IPC");
+  ask("cuMemUnmap", [&] { return DRIVER(cuMemUnmap)(base, 2 * kPiece); });
+  ask("cuMemRelease of the last handle", [&] { return DRIVER(cuMemRelease)(pieces[0]); });
+  answer("memory of cuMemCreate and its descriptors",
+         failed == 0 ? "work" : format("%.0f calls FAILED", failed));
+}
+#undef DRIVER
+
 void ask_beside() {
   BesideAKernel beside;
   uint32_t* memory = nullptr;
@@ -504,10 +575,13 @@ int main(int argc, char** argv) {
     ask_host_functions();
   } else if (question == "beside") {
     ask_beside();
+  } else if (question == "pieces") {
+    ask_pieces();
   } else if (question == "rates") {
     ask_rates();
   } else {
-    std::fprintf(stderr, "usage: gpu_probe ipc|grids|host-functions|beside|streams N|rates\n");
+    std::fprintf(stderr,
+                 "usage: gpu_probe ipc|grids|host-functions|beside|pieces|streams N|rates\n");
     return 2;
   }
   _exit(0);  // what still waits does not hold the end up

@@ -277,6 +277,11 @@ void SoftwareDevice::release(int /*device*/, void* memory) noexcept {
     remove_block(Kind::kLasting, memory);
     return;
   }
+  if (has_kind(Kind::kPiece, memory)) {
+    call_waiting("cuMemUnmap");
+    remove_block(Kind::kPiece, memory);
+    return;
+  }
   call_waiting("cudaFree");
   remove_block(Kind::kDevice, memory);
 }
@@ -354,7 +359,9 @@ Result<void> SoftwareDevice::copy(int /*device*/, void* to, const void* from, si
   return ok();
 }
 
-Result<Allocation> SoftwareDevice::find_allocation(int device, const void* pointer) {
+Result<Allocation> SoftwareDevice::find_allocation(int device,
+                                                   const void* pointer,
+                                                   size_t size_bytes) {
   call_ordered("cuMemGetAddressRange");
   const auto* const address = static_cast<const std::byte*>(pointer);
   const std::lock_guard lock(mutex_);
@@ -364,6 +371,9 @@ Result<Allocation> SoftwareDevice::find_allocation(int device, const void* point
     return fail(Code::kInvalidArgument, "{} is not memory of cuda:{}", pointer, device);
   }
   --at;
+  if (at->second.piece != nullptr) {
+    return find_pieces(at, address + size_bytes);
+  }
   return Allocation{.base = at->second.shared.data(),
                     .size_bytes = at->second.size_bytes,
                     .id = at->second.shared.id()};
@@ -373,7 +383,7 @@ Result<MemoryHandle> SoftwareDevice::export_memory(int /*device*/, void* memory)
   call_growing("cudaIpcGetMemHandle");
   const std::lock_guard lock(mutex_);
   const Block& block = blocks_.at(static_cast<const std::byte*>(memory));
-  if (block.size_bytes % kExportGranule != 0) {
+  if (block.size_bytes % kExportGranule != 0 || block.is_private) {
     return fail(Code::kUnhandledCudaError, "{} bytes cannot be exported", block.size_bytes);
   }
   const ExportedPlace place{block.shared.id(), block.shared.size(), getpid(), block.shared.fd()};
@@ -412,7 +422,7 @@ Result<Dmabuf> SoftwareDevice::export_dmabuf(int device, void* memory, size_t si
   const std::lock_guard lock(mutex_);
   const auto at = blocks_.find(static_cast<const std::byte*>(memory));
   if (!options_.exports_dmabufs || at == blocks_.end() || !is_of_device(at->second.kind) ||
-      at->second.device != device || size_bytes % kPage != 0) {
+      at->second.piece != nullptr || at->second.device != device || size_bytes % kPage != 0) {
     return fail(Code::kUnhandledCudaError, "cuda:{} cannot export {} bytes as a dma-buf", device,
                 size_bytes);
   }
@@ -552,7 +562,7 @@ bool SoftwareDevice::reaches(int device, const void* memory, size_t size_bytes) 
   const Block& block = at->second;
   return address + size_bytes <= at->first + block.size_bytes &&
          (block.device < 0 || block.device == device ||
-          enabled_.count({device, block.device}) != 0);
+          (!block.is_private && enabled_.count({device, block.device}) != 0));
 }
 
 /// The receiver's kernels read what a sender's address names.

@@ -16,6 +16,7 @@
 
 #include "core/device/device_runtime.hpp"
 #include "core/os/shared_memory.hpp"
+#include "tests/support/software_pieces.hpp"
 #include "tests/support/software_stream.hpp"
 
 namespace plexus {
@@ -55,6 +56,9 @@ class SoftwareDevice final : public DeviceRuntime {
 
   /// Memory of a pool, which other devices cannot read.
   void* allocate_private(int device, size_t size_bytes);
+  /// Memory of cuMemCreate, mapped side by side for `device` alone, as PyTorch's expandable
+  /// segments are. `are_exportable`: see SoftwarePiece.
+  void* allocate_in_pieces(int device, const std::vector<size_t>& sizes, bool are_exportable);
 
   // -- for tests --
   [[nodiscard]] const SoftwareHabits& habits() const noexcept { return options_.habits; }
@@ -94,6 +98,7 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<void> find_fault(int device) override;
   Result<void*> allocate(int device, size_t size_bytes) override;
   Result<void*> allocate_lasting(int device, size_t size_bytes) override;
+  Result<void*> allocate_piece(int device, size_t size_bytes) override;
   void release(int device, void* memory) noexcept override;
   Result<void*> allocate_pinned(int device, size_t size_bytes) override;
   void release_pinned(int device, void* memory) noexcept override;
@@ -106,9 +111,12 @@ class SoftwareDevice final : public DeviceRuntime {
     return describe_pointer(pointer).place == PointerFacts::Place::kDevice;
   }
   Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override;
-  Result<Allocation> find_allocation(int device, const void* pointer) override;
+  Result<Allocation> find_allocation(int device, const void* pointer, size_t size_bytes) override;
   Result<MemoryHandle> export_memory(int device, void* memory) override;
   Result<void*> import_memory(int device, const MemoryHandle& handle) override;
+  Result<std::unique_ptr<PieceDescriptors>> export_pieces(int device,
+                                                          const Allocation& memory) override;
+  Result<void*> import_pieces(int device, const PieceDescriptors& theirs) override;
   void close_imported(int device, void* memory) noexcept override;
   Result<Dmabuf> export_dmabuf(int device, void* memory, size_t size_bytes) override;
   Result<DeviceEvent> make_event(int device) override;
@@ -136,15 +144,24 @@ class SoftwareDevice final : public DeviceRuntime {
                                 void* argument) override;
 
  private:
-  // kLasting: of a device, and kept for reuse when it is released
-  enum class Kind { kDevice, kLasting, kPinned, kRegistered, kImported };
-  static bool is_of_device(Kind kind) { return kind == Kind::kDevice || kind == Kind::kLasting; }
+  // kLasting: of a device, and kept for reuse when it is released; kPiece: of cuMemCreate
+  enum class Kind { kDevice, kLasting, kPiece, kPinned, kRegistered, kImported };
+  static bool is_of_device(Kind kind) {
+    return kind == Kind::kDevice || kind == Kind::kLasting || kind == Kind::kPiece;
+  }
   struct Block {
     Kind kind;
     int device;  // -1: of the host
     size_t size_bytes;
-    SharedMemory shared;      // device memory only
-    bool is_private = false;  // kernels of other devices cannot read it
+    SharedMemory shared;                             // device memory only
+    bool is_private = false;                         // kernels of other devices cannot read it
+    std::shared_ptr<SoftwarePiece> piece = nullptr;  // of kPiece
+    SoftwareMapping mapping = nullptr;               // of kPiece, and of imported ones
+  };
+  using Blocks = std::map<const std::byte*, Block>;
+  struct NewPieces {
+    bool are_exportable;
+    bool are_private;
   };
   struct Event;
 
@@ -156,6 +173,10 @@ class SoftwareDevice final : public DeviceRuntime {
   SoftwareStream& own_stream();
   HardwareQueue* next_queue();
   Result<void*> allocate_kind(Kind kind, int device, size_t size_bytes);
+  Result<void*> map_new_pieces(int device, std::span<const size_t> sizes, const NewPieces& kind);
+  /// Those from `at` to that which ends at or after `end`.
+  [[nodiscard]] Result<Allocation> find_pieces(Blocks::const_iterator at,
+                                               const std::byte* end) const;
   [[nodiscard]] bool has_kind(Kind kind, const void* memory) const;
   void add_block(void* memory, Block block);
   void remove_block(Kind kind, void* memory) noexcept;
@@ -178,7 +199,7 @@ class SoftwareDevice final : public DeviceRuntime {
   std::vector<std::unique_ptr<HardwareQueue>> queues_;     // guarded by mutex_
   size_t streams_made_ = 0;                                // guarded by mutex_
   std::unique_ptr<SoftwareStream> own_;                    // the library's; guarded by mutex_
-  std::map<const std::byte*, Block> blocks_;               // guarded by mutex_
+  Blocks blocks_;                                          // guarded by mutex_
   std::set<std::pair<int, int>> enabled_;                  // guarded by mutex_
   std::map<int, std::unique_ptr<SoftwareStream>> legacy_;  // by device; guarded by mutex_
   std::map<DeviceStream, std::unique_ptr<SoftwareStream>> made_;  // guarded by mutex_

@@ -29,6 +29,9 @@ SoftwareHabits SoftwareHabits::parse(const std::string& text) {
       {"driver_lock", &habits.driver_lock},
       {"clearing_needs_room", &habits.clearing_needs_room},
       {"refuses_ipc", &habits.refuses_ipc},
+      {"refuses_cumem", &habits.refuses_cumem},
+      {"refuses_export", &habits.refuses_export},
+      {"refuses_import", &habits.refuses_import},
       {"strict", &habits.strict}};
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {

@@ -23,6 +23,9 @@ struct SoftwareHabits {
   bool driver_lock = false;          // who frees, or starts a new kernel, keeps others from calls
   bool clearing_needs_room = false;  // clearing and copies run on a stream, beside kernels
   bool refuses_ipc = false;          // memory of one process is not opened by another
+  bool refuses_cumem = false;        // no memory by cuMemCreate
+  bool refuses_export = false;       // no descriptors of such memory
+  bool refuses_import = false;       // and no memory by descriptors
   uint32_t block_threads = 1;        // of every block
   bool strict = true;                // faults of CallRules end the process
 

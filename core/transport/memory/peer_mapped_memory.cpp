@@ -2,34 +2,38 @@
 #include "core/transport/memory/peer_mapped_memory.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/base/log.hpp"
 #include "core/control/control_tag.hpp"
+#include "core/os/host.hpp"
 
 namespace plexus {
 namespace {
 
 constexpr uint64_t kMappingTag = tag_of(ControlTag::kMapping, 0);
 
-struct ControlMessage {
-  enum class Kind : uint32_t { kOffer, kAnswer, kWithdraw, kGraphOffered };
-  Kind kind;
-  uint32_t unused;
-  uint64_t number;
-  uint64_t address;     // of an offer: here; of an answer: there, 0: it cannot be mapped
-  MemoryHandle handle;  // of an offer
-};
-
-Result<void> post(Exchange& exchange, int peer, const ControlMessage& message) {
-  std::string bytes(sizeof(message), '\0');
-  std::memcpy(bytes.data(), &message, sizeof(message));
-  return exchange.post(peer, kMappingTag, std::move(bytes));
+Result<void> post(Exchange& exchange, int peer, const MappingMessage& message) {
+  return exchange.post(peer, kMappingTag, to_bytes(message));
 }
 
 uint64_t number_of(const void* address) { return reinterpret_cast<uintptr_t>(address); }
 
+/// What a peer offered, mapped.
+Result<DeviceMemory> open_offered(DeviceRuntime& runtime, int device, const MappingMessage& offer) {
+  if (offer.piece_bytes.empty()) {
+    return import_memory(runtime, device, offer.handle);
+  }
+  PLEXUS_TRY(theirs, take_pieces(offer));
+  return import_pieces(runtime, device, *theirs);
+}
+
 }  // namespace
+
+PeerMappedMemory::PeerMappedMemory(Options options) : options_(std::move(options)) {
+  options_.watch->add(*this);
+}
+
+PeerMappedMemory::~PeerMappedMemory() { options_.watch->remove(*this); }
 
 // ---- what peers map of this rank ----
 
@@ -48,44 +52,47 @@ void PeerMappedMemory::remove(const void* address) {
   if (registered_.erase(first) == 0) {
     return;
   }
-  const auto after = peer_mapped_.upper_bound(first);
-  if (after == peer_mapped_.begin()) {
-    return;  // withdrawn since: its memory was freed, and what took its place cannot be mapped
+  for (auto next = peer_mapped_.begin(); next != peer_mapped_.end();) {
+    const auto at = next++;
+    const auto* const end = at->first + at->second.memory.size_bytes;
+    const bool is_used =
+        std::any_of(registered_.lower_bound(at->first), registered_.lower_bound(end),
+                    [end](const auto& other) { return other.first + other.second <= end; });
+    if (at->first <= first && first < end && !is_used && !at->second.in_graph) {
+      withdraw(at);
+    }
   }
-  const auto at = std::prev(after);
-  const auto other = registered_.lower_bound(at->first);
-  const bool is_used =
-      other != registered_.end() && other->first < at->first + at->second.size_bytes;
-  if (!is_used && !at->second.in_graph) {
-    withdraw(at);
+}
+
+/// nullptr: it is not mapped.
+PeerMappedMemory::Mapped* PeerMappedMemory::find_mapped(const void* address, size_t size_bytes) {
+  const auto* const first = static_cast<const std::byte*>(address);
+  for (auto at = peer_mapped_.upper_bound(first); at != peer_mapped_.begin();) {
+    --at;
+    if (static_cast<size_t>(first - at->first) + size_bytes <= at->second.memory.size_bytes) {
+      return &at->second;
+    }
   }
+  return nullptr;
 }
 
 /// nullptr: it cannot be mapped.
 PeerMappedMemory::Mapped* PeerMappedMemory::find_or_map(const void* address, size_t size_bytes) {
-  auto found = options_.runtime->find_allocation(options_.device, address);
+  auto found = options_.runtime->find_allocation(options_.device, address, size_bytes);
   const bool is_inside =
       found.has_value() &&
       number_of(address) - number_of(found.value().base) + size_bytes <= found.value().size_bytes;
   if (is_inside) {
-    const auto at = peer_mapped_.find(found.value().base);
-    if (at != peer_mapped_.end() && at->second.buffer_id == found.value().id) {
-      return &at->second;
+    withdraw_others(found.value());
+    if (Mapped* const known = find_mapped(address, size_bytes); known != nullptr) {
+      return known;
     }
-    if (at != peer_mapped_.end()) {
-      withdraw(at);
+    const auto* const base = found.value().base;
+    auto made = export_memory(std::move(found).value());
+    if (made.has_value()) {
+      return &peer_mapped_.emplace(base, std::move(made).value())->second;
     }
-    auto handle = options_.runtime->export_memory(options_.device, found.value().base);
-    if (handle.has_value()) {
-      return &peer_mapped_
-                  .emplace(found.value().base, Mapped{.number = ++last_number_,
-                                                      .buffer_id = found.value().id,
-                                                      .size_bytes = found.value().size_bytes,
-                                                      .handle = handle.value(),
-                                                      .readers = {}})
-                  .first->second;
-    }
-    found = std::move(handle).error();
+    found = std::move(made).error();
   }
   if (!std::exchange(explained_, true)) {
     PLEXUS_INFO(kP2p, "rank {}: user memory is not read in place by other processes: {}",
@@ -93,6 +100,41 @@ PeerMappedMemory::Mapped* PeerMappedMemory::find_or_map(const void* address, siz
                 found.has_error() ? found.error().message() : "it spans several allocations");
   }
   return nullptr;
+}
+
+Result<PeerMappedMemory::Mapped> PeerMappedMemory::export_memory(Allocation memory) {
+  Mapped made{.memory = std::move(memory), .offer = {.number = ++last_number_}, .pieces = nullptr};
+  if (made.memory.pieces.empty()) {
+    PLEXUS_TRY(handle, options_.runtime->export_memory(options_.device, made.memory.base));
+    made.offer.handle = handle;
+    return made;
+  }
+  PLEXUS_TRY(exported, options_.runtime->export_pieces(options_.device, made.memory));
+  PLEXUS_TRY(pieces, OfferedPieces::offer(std::move(exported)));
+  made.offer.process = process_id();
+  made.offer.first_id = pieces->first_id();
+  for (const Allocation::Piece& piece : made.memory.pieces) {
+    made.offer.piece_bytes.push_back(piece.size_bytes);
+  }
+  made.pieces = std::move(pieces);
+  return made;
+}
+
+/// Of what was mapped where `memory` is, what was freed since.
+void PeerMappedMemory::withdraw_others(const Allocation& memory) {
+  for (auto next = peer_mapped_.begin(); next != peer_mapped_.end();) {
+    const auto at = next++;
+    const Allocation& known = at->second.memory;
+    if (known.base >= memory.base + memory.size_bytes ||
+        memory.base >= known.base + known.size_bytes || known == memory) {
+      continue;
+    }
+    const auto now =
+        options_.runtime->find_allocation(options_.device, known.base, known.size_bytes);
+    if (now.has_error() || now.value() != known) {
+      withdraw(at);
+    }
+  }
 }
 
 bool PeerMappedMemory::is_registered(const std::byte* address, size_t size_bytes) const {
@@ -108,23 +150,18 @@ Result<void> PeerMappedMemory::offer(int peer, Mapped& mapped) {
   if (!mapped.readers.emplace(peer, Reader{}).second) {
     return ok();
   }
-  return post(*options_.exchange, peer,
-              {.kind = ControlMessage::Kind::kOffer,
-               .unused = 0,
-               .number = mapped.number,
-               .address = 0,
-               .handle = mapped.handle});
+  return post(*options_.exchange, peer, mapped.offer);
 }
 
 void PeerMappedMemory::withdraw(Allocations::iterator at) {
-  for (const auto& [peer, reader] : at->second.readers) {
+  Mapped& mapped = at->second;
+  for (const auto& [peer, reader] : mapped.readers) {
     // Who cannot be told has left, and its mappings with it.
     (void)post(*options_.exchange, peer,
-               {.kind = ControlMessage::Kind::kWithdraw,
-                .unused = 0,
-                .number = at->second.number,
-                .address = 0,
-                .handle = {}});
+               {.kind = MappingMessage::Kind::kWithdraw, .number = mapped.offer.number});
+  }
+  if (mapped.pieces != nullptr) {
+    options_.watch->retire(std::move(mapped.pieces));
   }
   peer_mapped_.erase(at);
 }
@@ -134,20 +171,17 @@ Result<uint64_t> PeerMappedMemory::map_for_peer(int peer,
                                                 size_t size_bytes,
                                                 bool in_graph) {
   const std::lock_guard lock(mutex_);
-  const auto* const first = static_cast<const std::byte*>(address);
-  const auto after = peer_mapped_.upper_bound(first);
-  if (after == peer_mapped_.begin() ||
+  const bool may_be = is_registered(static_cast<const std::byte*>(address), size_bytes);
+  if ((!may_be && !in_graph) ||
       std::find(options_.peers.begin(), options_.peers.end(), peer) == options_.peers.end()) {
     return kNotMapped;
   }
-  auto& [base, mapped] = *std::prev(after);
-  const bool is_inside = static_cast<size_t>(first - base) + size_bytes <= mapped.size_bytes;
-  const bool may_be = (in_graph && mapped.in_graph) || is_registered(first, size_bytes);
-  if (!is_inside || !may_be) {
+  Mapped* const mapped = find_mapped(address, size_bytes);
+  if (mapped == nullptr || (!may_be && !mapped->in_graph)) {
     return kNotMapped;
   }
-  PLEXUS_TRY(offer(peer, mapped));
-  return mapped.readers.at(peer).shift;
+  PLEXUS_TRY(offer(peer, *mapped));
+  return mapped->readers.at(peer).shift;
 }
 
 // ---- control messages ----
@@ -163,63 +197,81 @@ Result<void> PeerMappedMemory::serve() {
 }
 
 Result<void> PeerMappedMemory::take_control_message(int peer, const std::string& bytes) {
-  ControlMessage message{};
-  if (bytes.size() != sizeof(message)) {
+  auto message = mapping_message_of(bytes);
+  if (!message.has_value()) {
     return fail(Code::kInternalError,
-                "rank {} sent a description of its memory of {} bytes, expected {}: use the same "
+                "rank {} sent a description of its memory of {} bytes that is none: use the same "
                 "version of Plexus on all ranks",
-                peer, bytes.size(), sizeof(message));
+                peer, bytes.size());
   }
-  std::memcpy(&message, bytes.data(), sizeof(message));
-  switch (message.kind) {
-    case ControlMessage::Kind::kOffer:
-      return take_offer(peer, message.number, message.handle);
-    case ControlMessage::Kind::kAnswer: {
-      const auto at =
-          std::find_if(peer_mapped_.begin(), peer_mapped_.end(),
-                       [&](const auto& entry) { return entry.second.number == message.number; });
+  const std::pair key(peer, message->number);
+  switch (message->kind) {
+    case MappingMessage::Kind::kOffer:
+      if (seen_.try_emplace(key).second) {
+        offers_.emplace_back(peer, std::move(*message));
+        options_.watch->wake();
+      }
+      return ok();
+    case MappingMessage::Kind::kAnswer: {
+      const auto at = std::find_if(
+          peer_mapped_.begin(), peer_mapped_.end(),
+          [&](const auto& entry) { return entry.second.offer.number == message->number; });
       if (at != peer_mapped_.end()) {  // else withdrawn since
         at->second.readers[peer] = {
-            .shift = message.address == 0 ? kNotMapped : message.address - number_of(at->first),
+            .shift = message->address == 0 ? kNotMapped : message->address - number_of(at->first),
             .answered = true};
       }
       return ok();
     }
-    case ControlMessage::Kind::kWithdraw:
-      if (const auto at = seen_.find({peer, message.number}); at != seen_.end()) {
-        options_.watch->retire(std::move(at->second));
+    case MappingMessage::Kind::kWithdraw:
+      if (const auto at = seen_.find(key); at != seen_.end()) {
+        if (at->second != nullptr) {
+          options_.watch->retire(std::move(at->second));
+        }
         seen_.erase(at);
       }
       return ok();
-    case ControlMessage::Kind::kGraphOffered:
-      ++graphs_of_peers_[peer];
-      return ok();
+    case MappingMessage::Kind::kGraphOffered:
+      break;
   }
-  return fail(Code::kInternalError,
-              "rank {} sent a description of its memory of an unknown kind: use the same version "
-              "of Plexus on all ranks",
-              peer);
+  ++graphs_of_peers_[peer];
+  return ok();
 }
 
-Result<void> PeerMappedMemory::take_offer(int peer, uint64_t number, const MemoryHandle& handle) {
-  const Allowing growing(options_.runtime, DriverCalls::kGrowing);
-  auto memory = import_memory(*options_.runtime, options_.device, handle);
+/// Maps what was offered.
+void PeerMappedMemory::look() {
+  std::vector<std::pair<int, MappingMessage>> offers;
+  {
+    const std::lock_guard lock(mutex_);
+    offers = std::exchange(offers_, {});
+  }
+  for (const auto& [peer, offer] : offers) {
+    answer(peer, offer.number, open_offered(*options_.runtime, options_.device, offer));
+  }
+}
+
+void PeerMappedMemory::answer(int peer, uint64_t number, Result<DeviceMemory> memory) {
+  const std::lock_guard lock(mutex_);
+  const auto at = seen_.find({peer, number});
+  if (at == seen_.end()) {
+    return;  // withdrawn since
+  }
   uint64_t address = 0;
   if (memory.has_value()) {
     address = number_of(memory.value().get());
     PLEXUS_INFO(kP2p, "rank {} reads memory number {} of rank {} in place", options_.rank, number,
                 peer);
-    seen_[{peer, number}] = std::move(memory).value();
-  } else if (!std::exchange(explained_, true)) {
-    PLEXUS_INFO(kP2p, "rank {} does not read memory of rank {} in place: {}", options_.rank, peer,
-                memory.error().message());
+    at->second = std::move(memory).value();
+  } else {
+    if (!std::exchange(explained_, true)) {
+      PLEXUS_INFO(kP2p, "rank {} does not read memory of rank {} in place: {}", options_.rank, peer,
+                  memory.error().message());
+    }
+    seen_.erase(at);
   }
-  return post(*options_.exchange, peer,
-              {.kind = ControlMessage::Kind::kAnswer,
-               .unused = 0,
-               .number = number,
-               .address = address,
-               .handle = {}});
+  // Who cannot be told has left.
+  (void)post(*options_.exchange, peer,
+             {.kind = MappingMessage::Kind::kAnswer, .number = number, .address = address});
 }
 
 // ---- graphs ----
@@ -247,12 +299,7 @@ Result<void> PeerMappedMemory::begin_graph(std::span<const GraphBuffer> buffers,
     }
   }
   for (const int peer : graph_readers_) {
-    PLEXUS_TRY(post(*options_.exchange, peer,
-                    {.kind = ControlMessage::Kind::kGraphOffered,
-                     .unused = 0,
-                     .number = 0,
-                     .address = 0,
-                     .handle = {}}));
+    PLEXUS_TRY(post(*options_.exchange, peer, {.kind = MappingMessage::Kind::kGraphOffered}));
   }
   for (const int peer : senders) {
     add_peer(graph_senders_, peer);

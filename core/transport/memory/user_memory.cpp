@@ -43,13 +43,25 @@ Result<void*> UserMemory::allocate(size_t size_bytes) {
   return static_cast<void*>(address);
 }
 
-Result<void*> UserMemory::allocate_on(DeviceRuntime& runtime, int device, size_t size_bytes) {
-  if (size_bytes > std::numeric_limits<size_t>::max() - kExportGranule) {
+Result<void*> UserMemory::allocate_on(DeviceRuntime& runtime, int device, const OnDevice& wish) {
+  if (wish.size_bytes > std::numeric_limits<size_t>::max() - kExportGranule) {
     return fail(Code::kInvalidArgument, "ncclMemAlloc of {} bytes exceeds the address space",
-                size_bytes);
+                wish.size_bytes);
   }
-  PLEXUS_TRY(memory, allocate_device(runtime, device,
-                                     align_up(std::max<size_t>(size_bytes, 1), kExportGranule)));
+  const size_t whole_bytes = align_up(std::max<size_t>(wish.size_bytes, 1), kExportGranule);
+  DeviceMemory memory;
+  if (wish.in_piece) {
+    auto piece = allocate_piece(runtime, device, whole_bytes);
+    if (piece.has_value()) {
+      memory = std::move(piece).value();
+    } else if (!explained_.exchange(true)) {
+      PLEXUS_INFO(kAlloc, "ncclMemAlloc gives memory of cudaMalloc: {}", piece.error().message());
+    }
+  }
+  if (memory == nullptr) {
+    PLEXUS_TRY(plain, allocate_device(runtime, device, whole_bytes));
+    memory = std::move(plain);
+  }
   auto* const address = memory.get();
   const std::unique_lock lock(mutex_);
   const bool is_new = on_devices_.emplace(address, std::move(memory)).second;

@@ -32,8 +32,12 @@ class UserMemory {
 
   /// Page-aligned, zeroed. Size 0 is rounded up to a page.
   Result<void*> allocate(size_t size_bytes);
+  struct OnDevice {
+    size_t size_bytes;
+    bool in_piece;  // DeviceRuntime::allocate_piece, where the driver can
+  };
   /// On a device, for its ranks.
-  Result<void*> allocate_on(DeviceRuntime& runtime, int device, size_t size_bytes);
+  Result<void*> allocate_on(DeviceRuntime& runtime, int device, const OnDevice& wish);
   /// kInvalidArgument when `pointer` is not from allocate().
   Result<void> release(void* pointer);
   /// Maps a segment of another process, or of this one once more; its first byte.
@@ -57,6 +61,7 @@ class UserMemory {
 
   std::atomic<uint64_t> version_{0};
   std::atomic<int32_t> pid_{getpid()};  // kept: asking the system takes longer than a small message
+  std::atomic<bool> explained_{false};  // in the log, why devices give no pieces (cuMemCreate)
   mutable std::shared_mutex mutex_;
   std::map<const std::byte*, SharedMemory> segments_;    // key: address of the first user byte
   std::map<const std::byte*, DeviceMemory> on_devices_;  // likewise

@@ -20,9 +20,11 @@ TEST(DeviceMemory, EachKindIsReleasedByItsOwnFunctionOnItsDevice) {
   register_host(runtime, 3, &mine, 1).value().reset();
   import_memory(runtime, 4, {}).value().reset();
   make_event(runtime, 5).value().reset();
+  allocate_piece(runtime, 6, 8).value().reset();
+  import_pieces(runtime, 7, {}).value().reset();
   EXPECT_THAT(runtime.released,
               ElementsAre("release 0", "release 1", "release_pinned 2", "unregister_host 3",
-                          "close_imported 4", "destroy_event 5"));
+                          "close_imported 4", "destroy_event 5", "release 6", "close_imported 7"));
 }
 
 TEST(DeviceMemory, RegisteredMemoryIsUnregisteredAtItsHostAddress) {

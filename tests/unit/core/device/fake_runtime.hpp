@@ -45,12 +45,16 @@ class FakeRuntime final : public DeviceRuntime {
 
   Result<void*> allocate(int /*device*/, size_t /*size_bytes*/) override { return make(); }
   Result<void*> allocate_lasting(int /*device*/, size_t /*size_bytes*/) override { return make(); }
+  Result<void*> allocate_piece(int /*device*/, size_t /*size_bytes*/) override { return make(); }
   Result<void*> allocate_pinned(int /*device*/, size_t /*size_bytes*/) override { return make(); }
   /// The device's address of registered memory differs from the host's, as it may.
   Result<void*> register_host(int /*device*/, void* memory, size_t /*size_bytes*/) override {
     return static_cast<std::byte*>(memory) + 1;
   }
   Result<void*> import_memory(int /*device*/, const MemoryHandle& /*handle*/) override {
+    return make();
+  }
+  Result<void*> import_pieces(int /*device*/, const PieceDescriptors& /*theirs*/) override {
     return make();
   }
   Result<DeviceEvent> make_event(int /*device*/) override {
@@ -85,8 +89,15 @@ class FakeRuntime final : public DeviceRuntime {
   Result<void> copy(int /*device*/, void* /*to*/, const void* /*from*/, size_t /*size*/) override {
     return missing();
   }
-  Result<Allocation> find_allocation(int /*device*/, const void* /*pointer*/) override {
+  Result<Allocation> find_allocation(int /*device*/,
+                                     const void* /*pointer*/,
+                                     size_t /*size_bytes*/) override {
     return allocation.has_value() ? Result<Allocation>(*allocation) : missing();
+  }
+  Result<std::unique_ptr<PieceDescriptors>> export_pieces(int /*device*/,
+                                                          const Allocation& /*memory*/) override {
+    return exports ? Result<std::unique_ptr<PieceDescriptors>>(std::make_unique<PieceDescriptors>())
+                   : missing();
   }
   Result<MemoryHandle> export_memory(int /*device*/, void* /*memory*/) override {
     return exports ? Result<MemoryHandle>(MemoryHandle{}) : missing();
