@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// plexus.h: collectives with counts of their own per rank, as groups of messages between pairs of
-// ranks, or of a reduction to each.
+// plexus.h: collectives with counts of their own per rank. Where all ranks know all counts
+// (all-gather, reduce-scatter) they are one call, done by the algorithms of the collective; else,
+// and on CUDA ranks, groups of messages between pairs of ranks, or of a reduction to each.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -13,6 +15,7 @@
 
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/communicator.hpp"
 #include "core/comm/group.hpp"
 
 namespace plexus {
@@ -182,33 +185,15 @@ Result<void> reduce_parts(const CallPlace& place,
                           ncclDataType_t type,
                           ncclRedOp_t op,
                           const Side& sent,
-                          size_t recvcount) {
-  const Side received{kAllPeers, place.recv, nullptr,     nullptr,
-                      recvcount, "recvbuff", "recvcount", "recvcount"};
-  const auto check = [&]() -> Result<Visit> {
-    PLEXUS_TRY(visit, check_parts(place.comm, type, sent, received));
-    if (const size_t mine = sent.counts[visit->rank()]; mine != recvcount) {
-      return fail(Code::kInvalidArgument,
-                  "recvcount is {}, but sendcounts[{}], of this rank, is {}", recvcount,
-                  visit->rank(), mine);
-    }
-    return std::move(visit);
-  };
-  auto visit = check();
-  if (visit.has_error()) {
-    fail_group(visit.error());
-    return std::move(visit).error();
-  }
+                          const Communicator& comm) {
   const size_t element_bytes = element_size(static_cast<DataType>(type));
-  const int nranks = visit.value()->nranks();
-  const int rank = visit.value()->rank();
   PLEXUS_TRY(group_start());
   bool good = true;
-  for (int root = 0; root < nranks && good; ++root) {
+  for (int root = 0; root < comm.nranks() && good; ++root) {
     const Part part = sent.part(root);
     CallPlace at = place;
     at.send = address_of(sent, part, element_bytes);
-    at.recv = root == rank ? place.recv : nullptr;
+    at.recv = root == comm.rank() ? place.recv : nullptr;
     good = issue({.collective = Collective::kReduce,
                   .type = type,
                   .op = op,
@@ -218,6 +203,52 @@ Result<void> reduce_parts(const CallPlace& place,
                .has_value();
   }
   return group_end();  // with the error of a reduction that was refused
+}
+
+/// The counts of a call that all its ranks share; `largest` of them.
+SharedBlocks blocks_of(const Side& all, const Communicator& comm, uint64_t& largest) {
+  const auto made = std::make_shared<CallBlocks>();
+  for (int rank = 0; rank < comm.nranks(); ++rank) {
+    const Part part = all.part(rank);
+    made->counts.push_back(part.count);
+    made->displacements.push_back(part.count == 0 ? 0 : part.displacement);
+    made->end = std::max<uint64_t>(made->end, made->displacements.back() + part.count);
+    largest = std::max<uint64_t>(largest, part.count);
+  }
+  made->own = all.part(comm.rank()).count;
+  return {made};
+}
+
+/// `shape`: an all-gather or a reduce-scatter, whose counts all ranks know. `all`: the side of the
+/// buffer that has the blocks of all ranks; `own`: of the other.
+Result<void> exchange_blocks(CallShape shape,
+                             const CallPlace& place,
+                             const Side& all,
+                             const Side& own) {
+  const bool gathers = shape.collective == Collective::kAllGather;
+  const auto type = static_cast<ncclDataType_t>(shape.type);
+  const Side& sent = gathers ? own : all;
+  const Side& received = gathers ? all : own;
+  const auto check = [&]() -> Result<Visit> {
+    PLEXUS_TRY(visit, check_parts(place.comm, type, sent, received));
+    if (const size_t mine = all.counts[visit->rank()]; mine != own.count) {
+      return fail(Code::kInvalidArgument, "{} is {}, but {}[{}], of this rank, is {}",
+                  own.counts_name, own.count, all.counts_name, visit->rank(), mine);
+    }
+    return std::move(visit);
+  };
+  auto visit = check();
+  if (visit.has_error()) {
+    fail_group(visit.error());
+    return std::move(visit).error();
+  }
+  const Communicator& comm = *visit.value();
+  if (comm.setup().blocks > 0) {
+    return gathers ? exchange_parts(place, type, sent, received)
+                   : reduce_parts(place, type, static_cast<ncclRedOp_t>(shape.op), sent, comm);
+  }
+  shape.blocks = blocks_of(all, comm, shape.count);
+  return issue(std::move(shape), place);
 }
 
 /// check_pointer for each; a failure also fails the open group.
@@ -235,6 +266,7 @@ Result<void> check_arrays(std::initializer_list<std::pair<const size_t*, const c
 }  // namespace plexus
 
 using plexus::check_arrays;
+using plexus::exchange_blocks;
 using plexus::exchange_parts;
 using plexus::guard;
 using plexus::kAllPeers;
@@ -273,10 +305,11 @@ PLEXUS_EXTENSION ncclResult_t plexusAllGatherV(const void* sendbuff,
                                                cudaStream_t stream) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_arrays({{recvcounts, "recvcounts"}, {recvdispls, "recvdispls"}}));
-    return exchange_parts(
-        {sendbuff, recvbuff, comm, stream}, datatype,
-        {kAllPeers, sendbuff, nullptr, nullptr, sendcount, "sendbuff", "sendcount", "sendcount"},
-        {kAllPeers, recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
+    return exchange_blocks(
+        {.collective = plexus::Collective::kAllGather, .type = datatype},
+        {sendbuff, recvbuff, comm, stream},
+        {kAllPeers, recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"},
+        {kAllPeers, sendbuff, nullptr, nullptr, sendcount, "sendbuff", "sendcount", "sendcount"});
   });
 }
 
@@ -291,10 +324,11 @@ PLEXUS_EXTENSION ncclResult_t plexusReduceScatterV(const void* sendbuff,
                                                    cudaStream_t stream) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_arrays({{sendcounts, "sendcounts"}, {senddispls, "senddispls"}}));
-    return plexus::reduce_parts(
-        {sendbuff, recvbuff, comm, stream}, datatype, op,
+    return exchange_blocks(
+        {.collective = plexus::Collective::kReduceScatter, .type = datatype, .op = op},
+        {sendbuff, recvbuff, comm, stream},
         {kAllPeers, sendbuff, sendcounts, senddispls, 0, "sendbuff", "sendcounts", "senddispls"},
-        recvcount);
+        {kAllPeers, recvbuff, nullptr, nullptr, recvcount, "recvbuff", "recvcount", "recvcount"});
   });
 }
 

@@ -42,19 +42,51 @@ Region region(const void* begin, size_t size_bytes) {
   return {static_cast<const std::byte*>(begin), size_bytes};
 }
 
-Region sent_by(const Task& task) {
-  const bool sends = task.send != nullptr && uses_send(task.shape, task.comm->rank());
-  return sends ? region(task.send, send_size_bytes(task.shape, task.comm->nranks())) : Region{};
+/// What a call uses of a buffer. `has_all`: it has the blocks of all ranks.
+std::vector<Region> regions_of(const Task& task,
+                               const void* buffer,
+                               size_t size_bytes,
+                               bool has_all) {
+  const CallBlocks* const blocks = task.shape.blocks.get();
+  if (blocks == nullptr || !has_all) {
+    return {region(buffer, size_bytes)};
+  }
+  std::vector<Region> regions;
+  const size_t element_bytes = element_size(task.shape.datatype());
+  for (size_t rank = 0; rank < blocks->counts.size(); ++rank) {
+    if (blocks->counts[rank] > 0) {
+      regions.push_back(region(
+          static_cast<const std::byte*>(buffer) + blocks->displacements[rank] * element_bytes,
+          blocks->counts[rank] * element_bytes));
+    }
+  }
+  return regions;
 }
 
-Region received_by(const Task& task) {
+std::vector<Region> sent_by(const Task& task) {
+  const bool sends = task.send != nullptr && uses_send(task.shape, task.comm->rank());
+  return sends ? regions_of(task, task.send, send_size_bytes(task.shape, task.comm->nranks()),
+                            task.shape.collective == Collective::kReduceScatter)
+               : std::vector<Region>{};
+}
+
+std::vector<Region> received_by(const Task& task) {
   const bool receives = task.recv != nullptr && uses_recv(task.shape, task.comm->rank());
-  return receives ? region(task.recv, recv_size_bytes(task.shape, task.comm->nranks())) : Region{};
+  return receives ? regions_of(task, task.recv, recv_size_bytes(task.shape, task.comm->nranks()),
+                               task.shape.collective == Collective::kAllGather)
+                  : std::vector<Region>{};
 }
 
 bool overlap(const Region& a, const Region& b) {
   return a.size_bytes > 0 && b.size_bytes > 0 && a.begin < b.begin + b.size_bytes &&
          b.begin < a.begin + a.size_bytes;
+}
+
+bool overlap(const std::vector<Region>& some, const std::vector<Region>& others) {
+  return std::any_of(some.begin(), some.end(), [&](const Region& one) {
+    return std::any_of(others.begin(), others.end(),
+                       [&](const Region& other) { return overlap(one, other); });
+  });
 }
 
 /// Bytes [first, second) of what was never written; empty: there is nothing such.
@@ -188,10 +220,16 @@ Result<void> BufferCheck::check_region(const Task& task, const Region& buffer, c
 }
 
 Result<void> BufferCheck::check_call(const Task& task) {
-  auto checked = check_region(task, sent_by(task), "send buffer");
-  if (checked.has_value()) {
-    checked = check_region(task, received_by(task), "receive buffer");
-  }
+  const auto check = [&]() -> Result<void> {
+    for (const Region& buffer : sent_by(task)) {
+      PLEXUS_TRY(check_region(task, buffer, "send buffer"));
+    }
+    for (const Region& buffer : received_by(task)) {
+      PLEXUS_TRY(check_region(task, buffer, "receive buffer"));
+    }
+    return ok();
+  };
+  auto checked = check();
   if (checked.has_error()) {
     report_.say(checked.error().message());
   }
@@ -199,15 +237,17 @@ Result<void> BufferCheck::check_call(const Task& task) {
 }
 
 std::function<void()> BufferCheck::look_for_unwritten(const Task& task) {
-  return [this, by = user_of(task), buffer = sent_by(task)] {
-    const auto [first, last] = find_unwritten(buffer);
-    if (last > first) {
-      report_.say(
-          fmt::format("{}{}", describe_rank(by), describe(by)) + " unwritten",
-          fmt::format("{}{} sends bytes {} to {} of {} at {}, which nothing has written since "
-                      "they were allocated",
-                      describe_rank(by), describe(by), first, last - 1, buffer.size_bytes,
-                      fmt::ptr(buffer.begin)));
+  return [this, by = user_of(task), buffers = sent_by(task)] {
+    for (const Region& buffer : buffers) {
+      const auto [first, last] = find_unwritten(buffer);
+      if (last > first) {
+        report_.say(
+            fmt::format("{}{}", describe_rank(by), describe(by)) + " unwritten",
+            fmt::format("{}{} sends bytes {} to {} of {} at {}, which nothing has written since "
+                        "they were allocated",
+                        describe_rank(by), describe(by), first, last - 1, buffer.size_bytes,
+                        fmt::ptr(buffer.begin)));
+      }
     }
   };
 }
@@ -286,13 +326,17 @@ void BufferCheck::note_calls(std::span<const Task> tasks) {
   const Stream stream = streams.empty() ? nullptr : streams.front();
   std::vector<Use> made;
   for (const Task& task : tasks) {
-    for (const BufferUse& use :
-         {BufferUse{sent_by(task), false}, BufferUse{received_by(task), true}}) {
-      if (use.region.size_bytes > 0) {
-        compare(user_of(task), use, stream);
-        made.push_back({.by = user_of(task), .use = use, .work = work});
+    const auto note = [&](const std::vector<Region>& regions, bool writes) {
+      for (const Region& used : regions) {
+        if (used.size_bytes > 0) {
+          const BufferUse use{used, writes};
+          compare(user_of(task), use, stream);
+          made.push_back({.by = user_of(task), .use = use, .work = work});
+        }
       }
-    }
+    };
+    note(sent_by(task), false);
+    note(received_by(task), true);
   }
   compare_in_group(tasks);
   if (stream != nullptr) {
@@ -320,7 +364,7 @@ void BufferCheck::compare_in_group(std::span<const Task> tasks) {
             fmt::format("{}{} {}", describe_rank(by), describe(by), describe(user_of(other))),
             fmt::format("{}{} writes {} bytes at {}, which {} uses in the same group: the "
                         "messages of a group have no order",
-                        describe_rank(by), describe(by), received_by(writer).size_bytes,
+                        describe_rank(by), describe(by), received_by(writer).front().size_bytes,
                         fmt::ptr(writer.recv), describe(user_of(other))));
       }
     }

@@ -55,7 +55,8 @@ class Registrations {
                                     const void* send,
                                     const void* recv) const noexcept {
     return has_symmetric_windows() && !is_rooted(shape.collective) &&
-           !is_point_to_point(shape.collective) && is_in_window(send) && is_in_window(recv);
+           shape.blocks.get() == nullptr && !is_point_to_point(shape.collective) &&
+           is_in_window(send) && is_in_window(recv);
   }
 
  private:

@@ -49,8 +49,10 @@ std::string describe_call(const CallRecord& call) {
   if (call.collective >= kCollectiveCount || call.type >= kDataTypeCount) {
     return "an unreadable call";
   }
-  std::string text = fmt::format("{}(count {}, {}", name(collective), call.count,
-                                 name(static_cast<DataType>(call.type)));
+  const bool has_counts = call.of_vector != 0 && !is_point_to_point(collective);
+  std::string text =
+      fmt::format("{}({} {}, {}", name(collective), has_counts ? "counts up to" : "count",
+                  call.count, name(static_cast<DataType>(call.type)));
   if (is_reduction(collective) && call.op < std::size(kOpNames)) {
     text += fmt::format(", {}", kOpNames[call.op]);
   }

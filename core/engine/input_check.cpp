@@ -2,6 +2,7 @@
 #include "core/engine/input_check.hpp"
 
 #include <new>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -11,17 +12,22 @@
 
 namespace plexus {
 
-/// Each channel has the whole input: the first one's items are those of all collectives.
+/// Each channel has the whole input, so that the first one's items are those of all collectives;
+/// but of blocks with counts of their own it has its part.
 void InputCheck::look(const Execution& execution) noexcept {
-  if (is_found_.load(std::memory_order_relaxed) || execution.queues.empty() ||
+  if (is_found_.load(std::memory_order_relaxed) ||
       execution.rank->stop.load(std::memory_order_relaxed)) {
     return;
   }
   try {
-    for (const WorkQueue::Item& item : execution.queues.front().items) {
-      if (!is_found_.load(std::memory_order_relaxed)) {
-        look_at(item.work);
+    bool is_first = true;
+    for (const WorkQueue& queue : execution.queues) {
+      for (const WorkQueue::Item& item : queue.items) {
+        if ((is_first || !item.work.blocks.empty()) && !is_found_.load(std::memory_order_relaxed)) {
+          look_at(item.work);
+        }
       }
+      is_first = false;
     }
   } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): no memory for a line
   }
@@ -32,8 +38,18 @@ void InputCheck::look_at(const Work& work) {
       work.input.address == nullptr) {
     return;
   }
-  const size_t elements = work.input.size_bytes / element_size(work.type);
-  const NotFinite bad = find_not_finite(work.input.address, elements, work.type);
+  const size_t element_bytes = element_size(work.type);
+  const BlockPart whole{.input = 0, .output = 0, .count = work.input.size_bytes / element_bytes};
+  size_t elements = 0;
+  NotFinite bad{};
+  for (const BlockPart& part :
+       work.blocks.empty() ? std::span(&whole, 1) : std::span<const BlockPart>(work.blocks)) {
+    if (bad.count == 0) {
+      bad = find_not_finite(work.input.address + part.input * element_bytes, part.count, work.type);
+      bad.first += part.input;
+    }
+    elements += part.count;
+  }
   if (bad.count == 0) {
     return;
   }

@@ -15,20 +15,25 @@ namespace {
 uint64_t slices_of(const Work& work, const Step& step, uint32_t loop) {
   uint64_t bytes = 0;
   for (const Step& part : std::span(&step, steps_of_message(&step))) {
-    const int chunk = part.source != Buffer::kNone ? part.source_chunk : part.target_chunk;
-    const auto index = work.geometry.blocked ? 0 : static_cast<uint32_t>(chunk);
-    bytes += span_of(work.geometry, 0, index, loop).count * work.element_bytes;
+    bytes += span_of(work, part, loop).count * work.element_bytes;
   }
   PLEXUS_DCHECK(work.slot_bytes > 0 && loop < work.geometry.loops, work.slot_bytes, loop);
   const uint64_t slices = div_ceil(bytes, uint64_t{work.slot_bytes});
   return work.exchanges_empty ? std::max<uint64_t>(slices, 1) : slices;
 }
 
-/// Messages of one step in all loops; all loops but the last are equal.
+/// Messages of one step in all loops; all loops but the last are equal, unless blocks end earlier.
 uint64_t slices_of(const Work& work, const Step& step) {
   const uint32_t loops = work.geometry.loops;
   if (loops == 0) {
     return 0;
+  }
+  if (!work.blocks.empty()) {
+    uint64_t sum = 0;
+    for (uint32_t loop = 0; loop < loops; ++loop) {
+      sum += slices_of(work, step, loop);
+    }
+    return sum;
   }
   return slices_of(work, step, 0) * (loops - 1) + slices_of(work, step, loops - 1);
 }

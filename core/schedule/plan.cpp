@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/base/hash.hpp"
+#include "core/schedule/call_buffers.hpp"
 #include "core/schedule/message_count.hpp"
 #include "core/tuning/explain_choice.hpp"
 #include "core/tuning/partition.hpp"
@@ -77,7 +78,7 @@ CallRecord record_of(const Task& task, const Choice& choice) {
   record.collective = static_cast<uint8_t>(task.shape.collective);
   record.type = static_cast<uint8_t>(task.shape.datatype());
   record.op = static_cast<uint8_t>(task.op.kind);
-  record.of_vector = task.shape.of_vector ? 1 : 0;
+  record.of_vector = task.shape.of_vector || task.shape.blocks.get() != nullptr ? 1 : 0;
   record.has_checksum = task.shape.settings.has_checksum ? 1 : 0;
   Fnv1a hash;  // hashes everything that all ranks must agree on
   if (is_point_to_point(task.shape.collective)) {
@@ -93,6 +94,11 @@ CallRecord record_of(const Task& task, const Choice& choice) {
              static_cast<uint64_t>(task.shape.datatype()) << 8 |
              static_cast<uint64_t>(task.op.kind));
     hash.mix(task.shape.count);
+    if (task.shape.blocks.get() != nullptr) {
+      for (const uint64_t count : task.shape.blocks->counts) {
+        hash.mix(count);
+      }
+    }
     hash.mix(is_rooted(task.shape.collective) ? static_cast<uint64_t>(task.shape.root) : 0);
   }
   record.hash = static_cast<uint32_t>(hash.value() ^ (hash.value() >> 32));
@@ -131,33 +137,10 @@ int most_ranks(const std::vector<int>& nodes, int nranks) {
   return most;
 }
 
-uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
-  const uint64_t block = task.shape.count * element_size(task.shape.datatype());
-  bool many = false;
-  switch (task.shape.collective) {
-    case Collective::kAllGather:
-      many = !input;
-      break;
-    case Collective::kReduceScatter:
-      many = input;
-      break;
-    case Collective::kAllToAll:
-      many = true;
-      break;
-    case Collective::kGather:
-      many = !input;
-      break;
-    case Collective::kScatter:
-      many = input;
-      break;
-    default:
-      break;
-  }
-  return many ? block * static_cast<uint64_t>(nranks) : block;
-}
-
+/// Of the larger buffer; equal on all ranks.
 uint64_t call_bytes(const Task& task, int nranks) {
-  return std::max(buffer_bytes(task, nranks, true), buffer_bytes(task, nranks, false));
+  return buffer_count(task.shape.collective, task.shape.count, nranks) *
+         element_size(task.shape.datatype());
 }
 
 uint64_t longest_message_bytes(const Work& work) {
@@ -282,6 +265,7 @@ ChoiceInput input_of(const PlanContext& context, std::span<const Task> tasks, co
       .deterministic = context.deterministic || settings.is_deterministic,
       .selection = settings.selection,
       .is_forced = settings.is_forced,
+      .has_blocks = call.shape.blocks.get() != nullptr,
       .nodes = static_cast<int>(nodes.size()),
       .ranks_per_node_max = most_ranks(nodes, nranks),
       .type = call.shape.datatype(),
@@ -470,12 +454,24 @@ static Program record(const PlanContext& context,
   return program_of(*choice.algorithm, input);
 }
 
+static void divide(Work& work, const PartitionInput& part, const CallShape& shape) {
+  if (shape.blocks.get() == nullptr) {
+    work.geometry = compute_partition(part);
+    return;
+  }
+  BlockedPartition made =
+      compute_partition(part, shape.blocks->counts, shape.blocks->displacements);
+  work.geometry = made.geometry;
+  work.blocks = std::move(made.blocks);
+}
+
 Result<void> Plan::add_item(const PlanContext& context,
                             WorkQueue& queue,
                             const Task& task,
                             const ItemTask& origin,
                             const Choice& choice,
                             int channel) {
+  const uint64_t output_bytes = recv_size_bytes(task.shape, context.nranks);
   PartitionInput part = partition_of(context, task.shape, choice, channel);
   part.messages = message_form_of(context, choice, part);
   Program recorded = record(context, task.shape, choice, channel, part.messages.joins);
@@ -500,12 +496,12 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.keeps_input = task.shape.collective == Collective::kAllReduce && !task.shape.in_place;
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
-                      buffer_bytes(task, context.nranks, false) >= kBorrowBytesMin;
+                      output_bytes >= kBorrowBytesMin;
   PLEXUS_DCHECK(work.slot_bytes > 0 && work.slot_bytes <= context.slot_bytes, work.slot_bytes);
   part.chunks = program.chunks;
   part.scratch_chunks = scratch_chunks;
   part.divides_buffer = program.divides_buffer;
-  work.geometry = compute_partition(part);
+  divide(work, part, task.shape);
   if (work.exchanges_empty) {
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
@@ -515,7 +511,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.attach_bytes_min = copy.attach_bytes_min;
   work.fetches = is_reduction(task.shape.collective) && work.attach_bytes_min != kNoAttach;
   maps_ = maps_ && copy.maps;
-  work.streaming = buffer_bytes(task, context.nranks, false) >= kStreamingBytesMin;
+  work.streaming = output_bytes >= kStreamingBytesMin;
   if (context.device == nullptr) {
     work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
                         work.element_bytes);
@@ -532,8 +528,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   items_.back().item = &item;
   work.call = record_of(task, choice);
   items_.back().shape_hash = work.call.hash;
-  items_.back().input_bytes = buffer_bytes(task, context.nranks, true);
-  items_.back().output_bytes = buffer_bytes(task, context.nranks, false);
+  items_.back().input_bytes = send_size_bytes(task.shape, context.nranks);
+  items_.back().output_bytes = output_bytes;
   return ok();
 }
 

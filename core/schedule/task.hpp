@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "core/device/device_runtime.hpp"
 #include "kernels/layout/collective.hpp"
@@ -32,6 +34,22 @@ struct CallSettings {
   friend bool operator==(const CallSettings&, const CallSettings&) = default;
 };
 
+/// Blocks with counts of their own, of an all-gather or a reduce-scatter. Counts are equal on all
+/// ranks. Empty blocks have displacement 0.
+struct CallBlocks {
+  std::vector<uint64_t> counts;         // [nranks]
+  std::vector<uint64_t> displacements;  // [nranks] in this rank's buffer that has all blocks
+  uint64_t own = 0;                     // this rank's count
+  uint64_t end = 0;                     // elements up to where that buffer's last block ends
+  friend bool operator==(const CallBlocks&, const CallBlocks&) = default;
+};
+/// Compared by value.
+struct SharedBlocks : std::shared_ptr<const CallBlocks> {
+  friend bool operator==(const SharedBlocks& a, const SharedBlocks& b) {
+    return a.get() == b.get() || (a.get() != nullptr && b.get() != nullptr && *a == *b);
+  }
+};
+
 /// All of a call but addresses, streams and scalars: calls with equal shapes are checked and
 /// planned alike. Its numbers are as the user passed them, until core/api has checked them.
 struct CallShape {
@@ -51,6 +69,7 @@ struct CallShape {
   /// All its buffers, on all ranks, are in windows with NCCL_WIN_COLL_SYMMETRIC: ranks know of each
   /// other that they read and write these in place.
   bool in_windows = false;
+  SharedBlocks blocks = {};  // nullptr: all have `count` elements; else that is the largest
   CallSettings settings = {};
 
   /// Once checked.

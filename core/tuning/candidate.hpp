@@ -58,6 +58,7 @@ struct ChoiceInput {
   bool deterministic = false;  // reductions in rank order only
   uint64_t selection = 0;      // AlgorithmSelection of the call
   bool is_forced = false;      // see CallSettings
+  bool has_blocks = false;     // with counts of their own, see CallShape
   // number of hosts, or of parts of hosts that only the network connects
   int nodes = 1;
   int ranks_per_node_max = 1;

@@ -50,6 +50,9 @@ std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& in
 std::string why_not_recorded(const Algorithm& algorithm, const ChoiceInput& input) {
   const RecordedAlgorithm& recorded = *algorithm.recorded;
   const auto chunks = static_cast<uint64_t>(recorded.cost.chunks);
+  if (input.has_blocks) {
+    return "its chunks are of equal length, and the ranks' counts are not";
+  }
   if (is_rooted(input.collective) && input.root != recorded.root) {
     return fmt::format("its file is for root {}", recorded.root);
   }

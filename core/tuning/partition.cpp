@@ -36,6 +36,24 @@ uint64_t output_blocks_stride(Collective collective, uint64_t count) {
   return collective == Collective::kReduceScatter || collective == Collective::kScatter ? 0 : count;
 }
 
+uint64_t granule_of(const PartitionInput& input) {
+  return std::max<uint64_t>(1, kCacheLine / input.element_bytes);
+}
+
+/// The channel's part of `count` elements. Neither two channels nor the chunks of two ranks share a
+/// cache line.
+Span part_of(uint64_t count, const PartitionInput& input) {
+  const uint64_t even =
+      align_up(div_ceil(count, static_cast<uint64_t>(input.channels)), granule_of(input));
+  const uint64_t offset = std::min(count, even * static_cast<uint64_t>(input.channel));
+  return {offset, std::min(even, count - offset)};
+}
+
+uint32_t count_loops(const Geometry& geometry) {
+  return static_cast<uint32_t>(
+      div_ceil(geometry.part_count, geometry.chunk_count * geometry.chunks));
+}
+
 }  // namespace
 
 bool is_blocked(Collective collective) {
@@ -70,12 +88,9 @@ Geometry compute_partition(const PartitionInput& call) {
     input.count =
         buffer_count(call.collective, call.count, call.nranks) / static_cast<uint64_t>(call.chunks);
   }
-  // Neither two channels nor the chunks of two ranks share a cache line.
-  const uint64_t granule = std::max<uint64_t>(1, kCacheLine / input.element_bytes);
-  const uint64_t even =
-      align_up(div_ceil(input.count, static_cast<uint64_t>(input.channels)), granule);
-  geometry.part_offset = std::min(input.count, even * static_cast<uint64_t>(input.channel));
-  geometry.part_count = std::min(even, input.count - geometry.part_offset);
+  const Span part = part_of(input.count, input);
+  geometry.part_offset = part.offset;
+  geometry.part_count = part.count;
   geometry.blocked = input.divides_buffer || (is_blocked(input.collective) && input.nranks > 1);
   geometry.chunks = geometry.blocked ? 1 : static_cast<uint32_t>(input.chunks);
 
@@ -97,7 +112,7 @@ Geometry compute_partition(const PartitionInput& call) {
   geometry.chunk_count = std::max<uint64_t>(1, chunk_bytes / input.element_bytes);
   geometry.last_chunk_count =
       last_chunk_count(geometry.part_count, geometry.chunk_count, geometry.chunks,
-                       input.messages.evenly ? 1 : granule);
+                       input.messages.evenly ? 1 : granule_of(input));
   if (input.divides_buffer) {
     geometry.input_stride = input.count;
     geometry.output_stride = input.count;
@@ -105,9 +120,27 @@ Geometry compute_partition(const PartitionInput& call) {
     geometry.input_stride = input_blocks_stride(input.collective, input.count);
     geometry.output_stride = output_blocks_stride(input.collective, input.count);
   }
-  geometry.loops =
-      static_cast<uint32_t>(div_ceil(geometry.part_count, geometry.chunk_count * geometry.chunks));
+  geometry.loops = count_loops(geometry);
   return geometry;
+}
+
+BlockedPartition compute_partition(const PartitionInput& input,
+                                   std::span<const uint64_t> counts,
+                                   std::span<const uint64_t> displacements) {
+  PLEXUS_DCHECK(!input.divides_buffer && counts.size() == displacements.size(), counts.size());
+  const bool gathers = input.collective == Collective::kAllGather;
+  BlockedPartition made{.geometry = compute_partition(input), .blocks = {}};
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    const Span part = part_of(counts[rank], input);
+    const uint64_t among_all = displacements[rank] + part.offset;
+    made.blocks.push_back({.input = gathers ? part.offset : among_all,
+                           .output = gathers ? among_all : part.offset,
+                           .count = part.count});
+    // a shorter block may have the longer part
+    made.geometry.part_count = std::max(made.geometry.part_count, part.count);
+  }
+  made.geometry.loops = count_loops(made.geometry);
+  return made;
 }
 
 MessageForm message_form_of(const MessageInput& input, const PartitionInput& call) {

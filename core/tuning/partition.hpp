@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "kernels/layout/collective.hpp"
 #include "kernels/layout/geometry.hpp"
@@ -36,6 +38,16 @@ struct PartitionInput {
 
 /// The part of `channel`. Its messages fit in a slot; a part may be empty (0 loops).
 Geometry compute_partition(const PartitionInput& input);
+
+/// The same for blocks with counts of their own; the call's count is the largest.
+struct BlockedPartition {
+  Geometry geometry;
+  std::vector<BlockPart> blocks;
+};
+/// `displacements`: where this rank's larger buffer has the blocks.
+BlockedPartition compute_partition(const PartitionInput& input,
+                                   std::span<const uint64_t> counts,
+                                   std::span<const uint64_t> displacements);
 
 /// What decides, beside the call itself, whether chunks travel together; equal on all ranks.
 struct MessageInput {

@@ -65,7 +65,8 @@ PLEXUS_HOST_DEVICE void pat_reduce_scatter(Prims& prims, const RingView& ring) {
   const int n = ring.nranks;
   // Location of the partial sum of role s, once there is one; the own block's is in the output.
   const auto sum_of = [&](int role) {
-    return role == 0 ? At{Buffer::kOutput, ring.self()} : At{Buffer::kScratch, role / 2 - 1};
+    return role == 0 ? At{Buffer::kOutput, ring.self()}
+                     : At{Buffer::kScratch, role / 2 - 1, ring.at(ring.position - role)};
   };
   const auto input_of = [&](int role) { return At{Buffer::kInput, ring.at(ring.position - role)}; };
   for (int distance = 1; distance < n; distance *= 2) {

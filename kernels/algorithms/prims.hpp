@@ -64,10 +64,12 @@ PLEXUS_HOST_DEVICE void message_of(Prims& prims, int count, const Use& use) {
   });
 }
 
-/// A chunk in a buffer.
+/// A chunk in a buffer. `block`: of a chunk in scratch memory, the rank whose block it holds (or
+/// sums), in a collective whose ranks may have counts of their own; -1: none may.
 struct At {
   Buffer buffer;
   int chunk;
+  int block = -1;
 };
 
 /// One peer, and which of the two comes first in a reduction, so that both sides of an exchange

@@ -75,6 +75,36 @@ bool stores_arrival(const Step& step) {
 
 }  // namespace
 
+Span span_of(const Work& work, Buffer buffer, int chunk, uint32_t loop) noexcept {
+  const Geometry& geometry = work.geometry;
+  const bool is_scratch = buffer == Buffer::kScratch;
+  const bool is_input = buffer == Buffer::kInput;
+  const uint64_t in_scratch = static_cast<uint64_t>(chunk) * geometry.chunk_count;
+  if (!work.blocks.empty()) {
+    const int rank = work.program->block_of(buffer, chunk);
+    PLEXUS_DCHECK(rank >= 0 && static_cast<size_t>(rank) < work.blocks.size(), rank, chunk);
+    const BlockPart& block = work.blocks[static_cast<size_t>(rank)];
+    const uint64_t done = std::min(loop * geometry.chunk_count, block.count);
+    return {is_scratch ? in_scratch : (is_input ? block.input : block.output) + done,
+            std::min(block.count - done, geometry.chunk_count)};
+  }
+  if (is_scratch) {
+    const Span like =
+        span_of(geometry, 0, geometry.blocked ? 0 : static_cast<uint32_t>(chunk), loop);
+    return {in_scratch, like.count};
+  }
+  return span_of(geometry, is_input ? geometry.input_stride : geometry.output_stride,
+                 static_cast<uint32_t>(chunk), loop);
+}
+
+Span span_of(const Work& work, const Step& step, uint32_t loop) noexcept {
+  if (step.source != Buffer::kNone) {
+    return span_of(work, step.source, step.source_chunk, loop);
+  }
+  return span_of(work, step.target != Buffer::kNone ? step.target : Buffer::kOutput,
+                 step.target_chunk, loop);
+}
+
 // ---- RunQueue ----
 
 void RunQueue::add(LaneRun* lane) {
@@ -228,18 +258,6 @@ bool LaneRun::may_start(const Step& step) const noexcept {
          (other.loop_ == loop_ && other.step_ > static_cast<size_t>(step.after.step));
 }
 
-Span LaneRun::span(Buffer buffer, int chunk) const noexcept {
-  const Geometry& geometry = work_->geometry;
-  // a chunk of scratch is as long as the buffer's chunk with the same index
-  if (buffer == Buffer::kScratch) {
-    const Span like =
-        span_of(geometry, 0, geometry.blocked ? 0 : static_cast<uint32_t>(chunk), loop_);
-    return {static_cast<uint64_t>(chunk) * geometry.chunk_count, like.count};
-  }
-  const uint64_t stride = buffer == Buffer::kInput ? geometry.input_stride : geometry.output_stride;
-  return span_of(geometry, stride, static_cast<uint32_t>(chunk), loop_);
-}
-
 std::byte* LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
   switch (buffer) {
     case Buffer::kInput:
@@ -256,11 +274,10 @@ std::byte* LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
 }
 
 LaneRun::Extent LaneRun::extent_of(const Step& step) const noexcept {
-  // Verbs without a local buffer forward as many bytes as their output chunk would hold.
-  const Buffer shape = step.source != Buffer::kNone ? step.source : Buffer::kOutput;
-  const int chunk = step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
-  const Span source = span(shape, chunk);
-  const Span target = step.target == Buffer::kNone ? source : span(step.target, step.target_chunk);
+  const Span source = span_of(*work_, step, loop_);
+  const Span target = step.target == Buffer::kNone
+                          ? source
+                          : span_of(*work_, step.target, step.target_chunk, loop_);
   const uint64_t element_bytes = work_->element_bytes;
   return {source.offset * element_bytes, target.offset * element_bytes,
           source.count * element_bytes};

@@ -65,6 +65,7 @@ struct UserBuffer {
 struct Work {
   const Program* program = nullptr;
   Geometry geometry{};
+  std::vector<BlockPart> blocks;  // [nranks], where ranks have counts of their own
   DataType type = DataType::kInt8;
   ReduceOp op{};
   ReducePair reduce = nullptr;
@@ -97,6 +98,13 @@ struct Work {
     return send.is_pumped() ? gather_bytes_min : borrow_bytes_min;
   }
 };
+
+/// The elements of a chunk in one loop. A chunk of scratch is as long as the buffer's chunk with
+/// the same index, or as the block that it holds.
+Span span_of(const Work& work, Buffer buffer, int chunk, uint32_t loop) noexcept;
+/// What decides a step's length: its source, else its target. Verbs without a local buffer forward
+/// as many elements as their output chunk would hold.
+Span span_of(const Work& work, const Step& step, uint32_t loop) noexcept;
 
 enum class Progress : uint8_t { kPending, kYielded, kDone, kFailed };
 
@@ -234,7 +242,6 @@ class LaneRun {
   void release(const Step& step, RunQueue& queue) noexcept;
   [[nodiscard]] bool may_begin_loop() const noexcept;
   [[nodiscard]] bool may_start(const Step& step) const noexcept;
-  [[nodiscard]] Span span(Buffer buffer, int chunk) const noexcept;
   [[nodiscard]] std::byte* at(Buffer buffer, uint64_t offset_bytes) const noexcept;
 
   Work* work_;

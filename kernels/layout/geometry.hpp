@@ -16,6 +16,13 @@ struct Span {
   uint64_t count;
 };
 
+/// One channel's part of a rank's block, in a collective whose ranks have counts of their own.
+struct BlockPart {
+  uint64_t input;  // its first element in the input, and in the output
+  uint64_t output;
+  uint64_t count;
+};
+
 /// One channel's part of a call.
 struct Geometry {
   uint64_t part_offset;  // first element of the part (within each block, when blocked)

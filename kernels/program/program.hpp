@@ -84,8 +84,9 @@ inline bool continues_message(const Lane& lane, const Step& step) {
 struct Program {
   int rank = 0;
   int nranks = 0;
-  int chunks = 0;          // chunk indices are 0..chunks-1
-  int scratch_chunks = 0;  // scratch memory needed, in chunks
+  int chunks = 0;                   // chunk indices are 0..chunks-1
+  int scratch_chunks = 0;           // scratch memory needed, in chunks
+  std::vector<int> scratch_blocks;  // by scratch chunk, see At::block
   // Chunk c of a buffer is its c-th part, of equal length for all c. Otherwise the chunks of a loop
   // are consecutive, or the blocks of a blocked collective.
   bool divides_buffer = false;
@@ -102,6 +103,13 @@ struct Program {
     return std::span(peers).subspan(
         static_cast<size_t>(step.peers_first) + static_cast<size_t>(step.receives),
         static_cast<size_t>(step.sends));
+  }
+  /// The rank whose block a chunk belongs to, where chunk index = block; -1: it is not known.
+  [[nodiscard]] int block_of(Buffer buffer, int chunk) const {
+    const auto index = static_cast<size_t>(chunk);
+    return buffer != Buffer::kScratch      ? chunk
+           : index < scratch_blocks.size() ? scratch_blocks[index]
+                                           : -1;
   }
   /// The largest number of chunks in a message. Their bytes together must fit a slot.
   [[nodiscard]] size_t chunks_of_longest_message() const {

@@ -56,14 +56,18 @@ class RecordingPrims {
 
   template <class To = OnePeer>
   void send(At source, To to, ByAddress by_address = ByAddress::kYes) {
+    note_block(source);
     send(source.buffer, source.chunk, to, by_address);
   }
   template <class From = OnePeer>
   void recv(From from, At target) {
+    note_block(target);
     add({.target = target.buffer, .target_chunk = target.chunk}, from, kNobody);
   }
   template <class From = OnePeer>
   void recv_reduce_copy(From from, At source, At target, Complete complete) {
+    note_block(source);
+    note_block(target);
     add({.source = source.buffer,
          .target = target.buffer,
          .completes = complete == Complete::kYes,
@@ -144,6 +148,16 @@ class RecordingPrims {
   template <class List>
   static const List& as_list(const List& list) {
     return list;
+  }
+
+  void note_block(const At& at) {
+    if (at.buffer != Buffer::kScratch || at.block < 0) {
+      return;
+    }
+    std::vector<int>& blocks = program_.scratch_blocks;
+    const auto index = static_cast<size_t>(at.chunk);
+    blocks.resize(std::max(blocks.size(), index + 1), -1);
+    blocks[index] = at.block;
   }
 
   template <class From, class To>

@@ -26,7 +26,7 @@ namespace {
 /// A chunk in flight.
 struct Message {
   uint32_t value;
-  int length_of;   // the chunk index whose length it has
+  int length_of;   // the chunk index, or the block, whose length it has
   int depth;       // messages on the longest chain that ends with this one
   bool delivered;  // the sender may store it in the same chunk of the receiver's output
   StepEvent sent;
@@ -42,8 +42,11 @@ struct Awaited {
 /// One execution of all programs on symbolic values.
 class Execution {
  public:
-  Execution(const CollectiveDefinition& definition, LaneNetwork* network)
+  Execution(const CollectiveDefinition& definition,
+            std::span<const Program> programs,
+            LaneNetwork* network)
       : definition_(definition),
+        programs_(programs),
         network_(*network),
         expressions_(definition.nranks, definition.chunks, definition.divides_buffer),
         order_(network->lanes().size()),
@@ -70,7 +73,8 @@ class Execution {
       return network_.describe_deadlock(slots);
     }
     const std::string left = check_connections();
-    return left.empty() ? check_outputs() : left;
+    const std::string outputs = left.empty() ? check_outputs() : left;
+    return outputs.empty() ? length_problem_ : outputs;
   }
 
   [[nodiscard]] bool same_order() const { return same_order_; }
@@ -87,6 +91,7 @@ class Execution {
     const LaneNetwork::LaneState& lane = network_.lanes()[index];
     const Step& step = network_.next_step(lane);
     const StepEvent now = {index, static_cast<uint32_t>(lane.next + 1)};
+    check_block(now, step);
     if (step.after.lane >= 0) {
       wait_for(now, step.after);
     }
@@ -127,11 +132,16 @@ class Execution {
     arrived_.clear();
     for (const uint32_t connection : network_.recv_connections(lane(now).rank, step)) {
       Message& message = messages_[connection][network_.connections()[connection].taken];
-      if (!definition_.is_blocked() && message.length_of != length_of(step)) {
-        fail(now,
-             fmt::format(
-                 "receives chunk {} from rank {} as chunk {}, which may have another length",
-                 message.length_of, network_.connections()[connection].source, length_of(step)));
+      const int length = length_of(lane(now).rank, step);
+      if (message.length_of != length) {
+        const std::string what =
+            fmt::format("receives chunk {} from rank {} as chunk {}, which may have another length",
+                        message.length_of, network_.connections()[connection].source, length);
+        if (!definition_.is_blocked()) {
+          fail(now, what);
+        } else if (has_counts()) {
+          note_length(now, what);
+        }
       }
       arrived_.push_back(message.value);
       depths_[now.lane] = std::max(depths_[now.lane], message.depth);
@@ -156,9 +166,39 @@ class Execution {
     return memory_.check_delivery(lane(now).rank, step.target_chunk, message.sent, message.known);
   }
 
+  /// Whether the blocks may have counts of their own (plexusAllGatherV, plexusReduceScatterV).
+  [[nodiscard]] bool has_counts() const {
+    return !definition_.divides_buffer && definition_.nranks > 1 &&
+           (definition_.collective == Collective::kAllGather ||
+            definition_.collective == Collective::kReduceScatter);
+  }
+
   /// As in the executor, a verb without local memory is as long as that chunk of the output.
-  static int length_of(const Step& step) {
-    return step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
+  [[nodiscard]] int length_of(int rank, const Step& step) const {
+    const bool has_source = step.source != Buffer::kNone;
+    const int chunk = has_source ? step.source_chunk : step.target_chunk;
+    return has_counts() ? programs_[static_cast<size_t>(rank)].block_of(
+                              has_source ? step.source : step.target, chunk)
+                        : chunk;
+  }
+
+  /// A step moves one rank's block: what it reads is as long as where it stores it.
+  void check_block(StepEvent now, const Step& step) {
+    if (!has_counts() || only_waits(step)) {
+      return;
+    }
+    const int rank = lane(now).rank;
+    const int block = length_of(rank, step);
+    const int stored = step.target == Buffer::kNone ? block
+                                                    : programs_[static_cast<size_t>(rank)].block_of(
+                                                          step.target, step.target_chunk);
+    if (block < 0 || stored != block) {
+      note_length(
+          now,
+          fmt::format("moves block {} as block {}: with counts of their own, ranks' blocks have "
+                      "different lengths (At::block says which one a scratch chunk holds)",
+                      block, stored));
+    }
   }
 
   uint32_t make_value(StepEvent now, const Step& step, const std::vector<uint32_t>& arrived) {
@@ -218,7 +258,7 @@ class Execution {
                                        at_target ? step.target_chunk : step.source_chunk,
                                        connection, network_.connections()[connection].sent));
       }
-      messages_[connection].push_back({value, length_of(step), depths_[now.lane] + 1,
+      messages_[connection].push_back({value, length_of(rank, step), depths_[now.lane] + 1,
                                        delivers(step) && !definition_.divides_buffer, now,
                                        order_.clock(now.lane)});
     }
@@ -226,9 +266,16 @@ class Execution {
 
   void fail(StepEvent now, const std::string& what) {
     if (!what.empty() && problem_.empty()) {
-      problem_ = fmt::format("rank {}, lane {}, step {}: {}", lane(now).rank, lane(now).lane,
-                             now.number - 1, what);
+      problem_ = at(now, what);
     }
+  }
+  /// What is wrong only where ranks have counts of their own: told if nothing else is.
+  void note_length(StepEvent now, const std::string& what) {
+    length_problem_ = length_problem_.empty() ? at(now, what) : length_problem_;
+  }
+  [[nodiscard]] std::string at(StepEvent now, const std::string& what) const {
+    return fmt::format("rank {}, lane {}, step {}: {}", lane(now).rank, lane(now).lane,
+                       now.number - 1, what);
   }
 
   [[nodiscard]] std::string check_connections() const {
@@ -291,6 +338,7 @@ class Execution {
   }
 
   const CollectiveDefinition& definition_;
+  std::span<const Program> programs_;
   LaneNetwork& network_;
   Expressions expressions_;
   HappensBefore order_;
@@ -300,6 +348,7 @@ class Execution {
   std::map<std::pair<uint32_t, int>, Awaited> awaited_;  // (lane, step) that an `after` names
   std::vector<uint32_t> arrived_;
   std::string problem_;
+  std::string length_problem_;
   bool same_order_ = true;
 };
 
@@ -445,7 +494,7 @@ VerifyResult verify_programs(std::span<const Program> recorded,
   if (!result.reason.empty()) {
     return result;
   }
-  Execution execution(definition, &network);
+  Execution execution(definition, programs, &network);
   result.reason = execution.run(slots);
   result.proved = result.reason.empty();
   result.same_order = execution.same_order();

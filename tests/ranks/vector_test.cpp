@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduce-scatter, gather and scatter of plexus.h, with a count of its own for every rank: results,
-// in place, zero counts, wrong arguments.
+// All-gather, reduce-scatter, gather and scatter of plexus.h, with a count of its own for every
+// rank: results, by every algorithm, in place, zero counts, wrong arguments.
+#include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/ranks/job.hpp"
@@ -156,6 +161,170 @@ TEST_F(Vector, CountsThatRanksDoNotShareFailOnAllThatMeet) {
   EXPECT_EQ(results, std::vector<ncclResult_t>(kRanks, ncclInvalidUsage));
 }
 
+/// NCCL_ALGO, NCCL_PROTO, NCCL_MIN_CTAS, and whether ranks have only the network.
+struct How {
+  const char* algorithm;
+  const char* protocol = "";
+  const char* channels = "";
+  bool by_network = false;
+};
+
+class ByAlgorithm : public testing::TestWithParam<How> {
+ protected:
+  void SetUp() override {
+    setenv("NCCL_ALGO", GetParam().algorithm, 1);
+    setenv("NCCL_PROTO", GetParam().protocol, 1);
+    setenv("NCCL_MIN_CTAS", GetParam().channels, 1);
+    if (GetParam().by_network) {
+      setenv("NCCL_P2P_DISABLE", "1", 1);
+      setenv("NCCL_SHM_DISABLE", "1", 1);
+    }
+  }
+  void TearDown() override {
+    for (const char* const name :
+         {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_CTAS", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}) {
+      unsetenv(name);
+    }
+  }
+
+  /// Blocks in reverse order with gaps between them.
+  struct Blocks {
+    explicit Blocks(std::vector<size_t> of_ranks)
+        : counts(std::move(of_ranks)), displacements(counts.size()) {
+      for (size_t rank = counts.size(); rank-- > 0;) {
+        displacements[rank] = elements + 3;
+        elements += 3 + counts[rank];
+      }
+    }
+    std::vector<size_t> counts;
+    std::vector<size_t> displacements;
+    size_t elements = 0;
+  };
+  /// Few elements, some none; one rank with a thousand times what others have, which takes several
+  /// loops; one rank with all there is.
+  static std::vector<Blocks> list_blocks(size_t nranks) {
+    std::vector<size_t> few(nranks);
+    std::vector<size_t> skewed(nranks);
+    std::vector<size_t> one(nranks, 0);
+    for (size_t rank = 0; rank < nranks; ++rank) {
+      few[rank] = (3 * rank + 2) % 7 % 5;
+      skewed[rank] = rank == nranks / 2 ? 80'001 : 97 * rank;
+    }
+    one.back() = 40;
+    return {Blocks(few), Blocks(skewed), Blocks(one)};
+  }
+
+  static void all_gather(const Blocks& blocks, bool in_place) {
+    const size_t n = blocks.counts.size();
+    std::vector<std::vector<int32_t>> inputs;
+    std::vector<std::vector<int32_t>> outputs(n, std::vector<int32_t>(blocks.elements, -1));
+    for (size_t rank = 0; rank < n; ++rank) {
+      inputs.push_back(input_of(static_cast<int>(rank), blocks.counts[rank]));
+      if (in_place) {
+        std::copy(inputs[rank].begin(), inputs[rank].end(),
+                  outputs[rank].data() + blocks.displacements[rank]);
+      }
+    }
+    Job job(static_cast<int>(n));
+    const Job::Body body = [&](int rank, ncclComm_t comm) {
+      const auto r = static_cast<size_t>(rank);
+      const int32_t* const in =
+          in_place ? outputs[r].data() + blocks.displacements[r] : inputs[r].data();
+      return plexusAllGatherV(blocks.counts[r] == 0 ? nullptr : in, blocks.counts[r],
+                              outputs[r].data(), blocks.counts.data(), blocks.displacements.data(),
+                              ncclInt32, comm, nullptr);
+    };
+    job.run_in_group(body);
+    EXPECT_THAT(job.run_in_threads(body), testing::Each(ncclSuccess)) << ncclGetLastError(nullptr);
+    std::vector<int32_t> expected(blocks.elements, -1);  // where no block is, too
+    for (size_t rank = 0; rank < n; ++rank) {
+      std::copy(inputs[rank].begin(), inputs[rank].end(),
+                expected.data() + blocks.displacements[rank]);
+    }
+    for (size_t rank = 0; rank < n; ++rank) {
+      ASSERT_TRUE(outputs[rank] == expected) << "rank " << rank;
+    }
+  }
+
+  static void reduce_scatter(const Blocks& blocks, bool in_place) {
+    const size_t n = blocks.counts.size();
+    std::vector<std::vector<int32_t>> inputs;
+    std::vector<std::vector<int32_t>> outputs;
+    for (size_t rank = 0; rank < n; ++rank) {
+      inputs.push_back(input_of(static_cast<int>(rank), blocks.elements));
+      outputs.emplace_back(blocks.counts[rank] + 1, -1);
+    }
+    const std::vector<std::vector<int32_t>> given = inputs;
+    Job job(static_cast<int>(n));
+    const Job::Body body = [&](int rank, ncclComm_t comm) {
+      const auto r = static_cast<size_t>(rank);
+      int32_t* const out =
+          in_place ? inputs[r].data() + blocks.displacements[r] : outputs[r].data();
+      return plexusReduceScatterV(inputs[r].data(), blocks.counts.data(),
+                                  blocks.displacements.data(),
+                                  blocks.counts[r] == 0 ? nullptr : out, blocks.counts[r],
+                                  ncclInt32, ncclSum, comm, nullptr);
+    };
+    job.run_in_group(body);
+    if (!in_place) {
+      EXPECT_THAT(job.run_in_threads(body), testing::Each(ncclSuccess))
+          << ncclGetLastError(nullptr);
+    }
+    std::vector<int32_t> sums(blocks.elements, 0);
+    for (const auto& input : given) {
+      std::transform(sums.begin(), sums.end(), input.begin(), sums.begin(), std::plus<>());
+    }
+    for (size_t rank = 0; rank < n; ++rank) {
+      const int32_t* const mine = sums.data() + blocks.displacements[rank];
+      std::vector<int32_t> input = given[rank];
+      std::vector<int32_t> output(blocks.counts[rank] + 1, -1);  // nothing beyond its block
+      std::copy_n(mine, blocks.counts[rank],
+                  in_place ? input.data() + blocks.displacements[rank] : output.data());
+      ASSERT_TRUE(inputs[rank] == input) << "rank " << rank;
+      ASSERT_TRUE(outputs[rank] == output) << "rank " << rank;
+    }
+  }
+};
+
+TEST_P(ByAlgorithm, AllGatherVAndReduceScatterVGiveEveryElementItsPlace) {
+  const std::string algorithm = GetParam().algorithm;
+  const bool reduces = algorithm != "biring" && algorithm != "bruck";
+  for (const size_t nranks : {1U, 2U, 3U, 5U, 8U}) {
+    for (const Blocks& blocks : list_blocks(nranks)) {
+      for (const bool in_place : {false, true}) {
+        all_gather(blocks, in_place);
+        if (reduces) {
+          reduce_scatter(blocks, in_place);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms,
+                         ByAlgorithm,
+                         testing::Values(How{""},
+                                         How{"ring"},
+                                         How{"ring", "LL128"},
+                                         How{"ring", "", "3"},
+                                         How{"biring"},
+                                         How{"bruck"},
+                                         How{"bruck", "LL", "2"},
+                                         How{"pat"},
+                                         How{"pat", "LL128"},
+                                         How{"pat", "", "3"},
+                                         How{"allpairs"},
+                                         How{"hierarchical"},
+                                         How{"hierarchical", "", "2"},
+                                         How{"bruck", "", "", true},
+                                         How{"pat", "", "2", true},
+                                         How{"hierarchical", "", "", true}),
+                         [](const auto& how) {
+                           return "A" + std::to_string(how.index) + "_" + how.param.algorithm +
+                                  how.param.protocol + how.param.channels +
+                                  (how.param.by_network ? "_net" : "");
+                         });
+
 TEST(VectorArguments, AreCheckedBeforeAnythingIsRead) {
   Job job(1);
   const ncclComm_t comm = job.comm(0);
@@ -182,6 +351,13 @@ TEST(VectorArguments, AreCheckedBeforeAnythingIsRead) {
   refused(reduce_scatter(send.data(), one.data(), none.data(), recv.data(), 4,
                          static_cast<ncclRedOp_t>(99)),
           "op");
+  refused(plexusAllGatherV(send.data(), 3, recv.data(), one.data(), none.data(), ncclFloat, comm,
+                           nullptr),
+          "sendcount is 3, but recvcounts[0], of this rank, is 4");
+  EXPECT_EQ(
+      plexusAllGatherV(nullptr, 0, nullptr, none.data(), huge.data(), ncclFloat, comm, nullptr),
+      ncclSuccess)
+      << "nothing is gathered: " << ncclGetLastError(nullptr);
   const auto gather = [&](const void* in, const size_t* counts, int root) {
     return plexusGatherV(in, 4, recv.data(), counts, none.data(), ncclFloat, root, comm, nullptr);
   };

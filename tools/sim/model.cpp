@@ -23,7 +23,10 @@ uint64_t step_bytes(const Geometry& geometry,
 }
 
 Program program_of(const SimExchange& exchange, int rank, int nranks) {
-  Program both{.rank = rank, .nranks = nranks, .chunks = 1, .lanes = {}, .peers = {}};
+  Program both;
+  both.rank = rank;
+  both.nranks = nranks;
+  both.chunks = 1;
   std::vector<int> ring(static_cast<size_t>(nranks));
   std::iota(ring.begin(), ring.end(), 0);
   const auto add = [&](const char* end, int peer) {

@@ -46,6 +46,34 @@ void expect_covers(PartitionInput input) {
   ASSERT_EQ(next, input.count);
 }
 
+TEST(Partition, CoversBlocksWithCountsOfTheirOwn) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 500; ++i) {
+    std::vector<uint64_t> counts(5);
+    std::vector<uint64_t> displacements(5);
+    for (size_t rank = 0; rank < counts.size(); ++rank) {
+      counts[rank] = random() % (1U << (random() % 20));
+      displacements[rank] = random() % 1000;
+    }
+    const bool gathers = i % 2 == 0;
+    PartitionInput input =
+        input_of(gathers ? Collective::kAllGather : Collective::kReduceScatter,
+                 *std::max_element(counts.begin(), counts.end()), 4, 1 + i % 4, 5);
+    std::vector<uint64_t> next(5, 0);
+    for (input.channel = 0; input.channel < input.channels; ++input.channel) {
+      const auto [geometry, blocks] = compute_partition(input, counts, displacements);
+      for (size_t rank = 0; rank < blocks.size(); ++rank) {
+        EXPECT_EQ(gathers ? blocks[rank].input : blocks[rank].output, next[rank]);
+        EXPECT_EQ(gathers ? blocks[rank].output : blocks[rank].input,
+                  next[rank] + displacements[rank]);
+        EXPECT_LE(blocks[rank].count, geometry.loops * geometry.chunk_count) << "what loops carry";
+        next[rank] += blocks[rank].count;
+      }
+    }
+    EXPECT_EQ(next, counts);
+  }
+}
+
 TEST(Partition, CoversEveryCallOnceAndFitsSlots) {
   std::mt19937_64 random(7);
   const auto between = [&](uint64_t low, uint64_t high) {

@@ -359,6 +359,17 @@ TEST(Verify, RejectsScratchThatIsNotDeclared) {
               HasSubstr("scratch, which this rank does not have"));
 }
 
+TEST(Verify, RejectsScratchThatHoldsAnotherBlockThanItSays) {
+  Programs programs = record("pat_reduce_scatter", in_order(6));
+  EXPECT_EQ(reason(programs, Collective::kReduceScatter), "");
+  std::vector<int>& blocks = programs[0].scratch_blocks;
+  ASSERT_FALSE(blocks.empty());
+  blocks[0] = (blocks[0] + 1) % 6;
+  EXPECT_THAT(reason(programs, Collective::kReduceScatter), HasSubstr("have different lengths"));
+  blocks.clear();
+  EXPECT_THAT(reason(programs, Collective::kReduceScatter), HasSubstr("as block -1"));
+}
+
 // ---- Values ----
 
 TEST(Verify, RejectsContributionThatIsMissing) {
