@@ -42,9 +42,12 @@ ncclResult_t plexusGetUniqueIdFromEnvironment(ncclUniqueId* id, int* nranks, int
  * PLEXUS_NET_CHECKSUM=1; a changed message is ncclRemoteError where it arrives. 0: no effect. */
 #define PLEXUS_OPTION_CHECKSUM 2
 /* val.i = milliseconds, 1 or more: a call that waits for so long without anything moving ends with
- * ncclTimeout and the names of the ranks that it waits for. If this rank's part of it had not begun
- * (no message sent or taken), the call counts as not made: the communicator stays usable, and the
- * call can be made again. Else, and on a stream, the communicator has failed. On host ranks. */
+ * ncclTimeout and the name of the rank that keeps it waiting, near or far: all ranks are asked what
+ * they do, which takes up to two seconds more if one does not answer. If none is proved to be late,
+ * outside the call or stopped, the error names those that this rank waits for. If this rank's part
+ * of the call had not begun (no message sent or taken), it counts as not made: the communicator
+ * stays usable, and the call can be made again. Else, and on a stream, the communicator has failed.
+ * On host ranks. */
 #define PLEXUS_OPTION_DEADLINE_MS 3
 /* val.raw = a plexusExplain_t, read before the call returns. `told` gets a line of text before the
  * call runs (in a group: in ncclGroupEnd), in the thread that makes it: algorithm, protocol and

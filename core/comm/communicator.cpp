@@ -356,7 +356,7 @@ Result<void> Communicator::start(CommSetup setup) {
       stop_with(error);
     }
   });
-  process_.stalls.add(describe_member(*this));
+  watch_for_stalls(*this);
   if (setup_.config.doctor) {
     process_.status.start();
   }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/watched.hpp"
 
+#include <utility>
+
 #include "core/comm/communicator.hpp"
+#include "core/comm/process.hpp"
 
 namespace plexus {
 namespace {
@@ -22,8 +25,6 @@ MemberState describe_state(const Communicator& comm) {
   return state;
 }
 
-}  // namespace
-
 StallMember describe_member(Communicator& comm) {
   const CommSetup& setup = comm.setup();
   return {.group = setup.group,
@@ -40,6 +41,17 @@ StallMember describe_member(Communicator& comm) {
           .address = setup.exchange->place_of(setup.rank).address,
           .patience = std::chrono::seconds(setup.config.stall_s),
           .file = setup.config.stall_file};
+}
+
+}  // namespace
+
+void watch_for_stalls(Communicator& comm) {
+  StallWatch& stalls = comm.process().stalls;
+  stalls.add(describe_member(comm));
+  comm.find_culprit = [&stalls, group = comm.setup().group,
+                       rank = comm.rank()](Standstill standstill) {
+    return stalls.find_culprit(group, rank, std::move(standstill));
+  };
 }
 
 }  // namespace plexus

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/stall/stall_member.hpp"
-
 namespace plexus {
 
 class Communicator;
 
-/// What the stall watch is told of a communicator that has been set up.
-StallMember describe_member(Communicator& comm);
+/// Adds a communicator that has been set up to the process's stall watch, which may be asked from
+/// now on who keeps its calls waiting.
+void watch_for_stalls(Communicator& comm);
 
 }  // namespace plexus

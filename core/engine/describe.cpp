@@ -103,6 +103,7 @@ Error describe_failure(LaneRun& lane) {
 
 Error describe_deadline(std::span<const Wait> waits,
                         std::chrono::milliseconds time,
+                        const std::string& culprit,
                         bool is_taken_back) {
   constexpr size_t kPeersMax = 8;
   std::set<int> peers;
@@ -111,10 +112,15 @@ Error describe_deadline(std::span<const Wait> waits,
   }
   std::vector<int> named(peers.begin(), peers.end());
   named.resize(std::min(named.size(), kPeersMax));
-  return fail(Code::kTimeout, "{} has waited {} ms (PLEXUS_OPTION_DEADLINE_MS) for {} {}{}: {}{}",
-              describe_call(waits.front().call), time.count(), peers.size() == 1 ? "rank" : "ranks",
-              fmt::join(named, ", "), peers.size() > named.size() ? " and others" : "",
-              waits.front().where, is_taken_back ? "; the call counts as not made" : "");
+  // Without proof those that it waits for itself, which may wait for others in turn.
+  const std::string awaited =
+      !culprit.empty()
+          ? culprit
+          : fmt::format("{} {}{}: {}", peers.size() == 1 ? "rank" : "ranks", fmt::join(named, ", "),
+                        peers.size() > named.size() ? " and others" : "", waits.front().where);
+  return fail(Code::kTimeout, "{} has waited {} ms (PLEXUS_OPTION_DEADLINE_MS) for {}{}",
+              describe_call(waits.front().call), time.count(), awaited,
+              is_taken_back ? "; the call counts as not made" : "");
 }
 
 Error describe_gone(const Wait& wait) {

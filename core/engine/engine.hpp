@@ -76,10 +76,11 @@ class Engine {
 
 /// The reason why `lane` failed, as one sentence that names both ranks and both calls.
 Error describe_failure(LaneRun& lane);
-/// For a call that has waited for `time`, which is more than it may. `is_taken_back`: it counts as
-/// not made.
+/// For a call that has waited for `time`, which is more than it may. `culprit`: as
+/// RankState::find_culprit(). `is_taken_back`: it counts as not made.
 Error describe_deadline(std::span<const Wait> waits,
                         std::chrono::milliseconds time,
+                        const std::string& culprit,
                         bool is_taken_back);
 /// `wait` is for a rank that is not there any more.
 Error describe_gone(const Wait& wait);

@@ -79,6 +79,10 @@ class RankState {
   /// Calls that had not begun and have ended at their deadline: they count as not made. Used only
   /// by the thread that makes the rank's calls.
   std::vector<CallRecord> taken_back;
+  /// As on_stalled(), of an execution whose deadline is over: the rank that keeps it waiting, and
+  /// why, as half a sentence; "": none is proved to. nullopt: the ranks have been asked, and not
+  /// all have answered yet. nullptr: nobody can be asked.
+  std::function<std::optional<std::string>(Standstill)> find_culprit;
   /// nullptr: PLEXUS_CHECK_NAN is not set, or the rank computes on a device.
   std::unique_ptr<InputCheck> input_check;
   /// The reason why `stop` is set.

@@ -23,6 +23,8 @@ constexpr auto kUnconnectedAfter = std::chrono::seconds(2);
 // For a peer that has left, as for one whose connection broke: what core/stall finds out comes
 // first.
 constexpr auto kLeftAfter = std::chrono::seconds(4);
+// For the ranks' answers to who is late, once a deadline is over.
+constexpr auto kCulpritAfter = milliseconds(2000);
 constexpr auto kLookEvery = milliseconds(50);  // interval between checks for stalls
 constexpr auto kLookSoon = milliseconds(1);
 // rounds of a busy engine between two reads of the clock
@@ -116,14 +118,27 @@ bool StallLook::has_stood_for(const Execution& execution, Clock::duration time) 
   return execution.still_since != Clock::time_point{} && looked_at_ - execution.still_since > time;
 }
 
+/// The ranks are asked only now, since one that was late before may have come.
 void StallLook::end_at_deadline(Execution& execution) const {
   RankState& rank = *execution.rank;
   const auto waits = list_waits(execution);
   if (waits.empty() || execution.error.has_value() || rank.stop.load(std::memory_order_acquire)) {
     return;
   }
+  if (rank.has_lost_peers.load(std::memory_order_acquire)) {
+    rank.fail(rank.stop_reason());
+    return;
+  }
+  execution.stalled = true;
+  const auto culprit = rank.find_culprit == nullptr
+                           ? std::optional(std::string())
+                           : rank.find_culprit(describe_standstill(execution));
+  if (!culprit.has_value() && !has_stood_for(execution, execution.deadline + kCulpritAfter)) {
+    return;
+  }
   const bool is_over = has_not_begun(execution) && !execution.is_submitted;
-  Error error = describe_deadline(waits, execution.deadline, is_over);
+  Error error =
+      describe_deadline(waits, execution.deadline, culprit.value_or(std::string()), is_over);
   if (is_over) {
     take_back(execution);
     execution.error = std::move(error);

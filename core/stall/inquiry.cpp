@@ -17,6 +17,7 @@ constexpr size_t kRoundsMax = 64;       // inquiries of other ranks at once
 constexpr milliseconds kMargin{1'000};  // for an answer on its way to the rank above
 constexpr milliseconds kTimeMin{500};
 constexpr milliseconds kKeepTime{10'000};
+constexpr milliseconds kHearTimeMin{500};
 constexpr uint16_t kPayloadBytesMax = 60'000;
 
 // A first word that no StallProbe has.
@@ -64,10 +65,10 @@ std::optional<InquiryMessage> decode_inquiry(std::string_view bytes, int nranks)
 Inquiries::Inquiries(int rank, int nranks, Surroundings surroundings)
     : rank_(rank), nranks_(nranks), out_(std::move(surroundings)) {}
 
-void Inquiries::start(uint64_t id, TimePoint now) {
+void Inquiries::start(uint64_t id, TimePoint now, milliseconds time) {
   open({rank_, id},
        {.step = InquiryStep::kAsk,
-        .time_ms = static_cast<uint32_t>(kTime.count()),
+        .time_ms = static_cast<uint32_t>(time.count()),
         .root = rank_,
         .id = id},
        -1, now);
@@ -154,10 +155,12 @@ void Inquiries::tick(TimePoint now) {
   for (auto at = rounds_.begin(); at != rounds_.end();) {
     Round& round = at->second;
     if (!round.is_answered) {
+      const auto hear_time =
+          std::clamp(milliseconds(round.question.time_ms) / 3, kHearTimeMin, kHearTime);
       std::vector<int> silent;
       for (const auto& [rank, below] : round.below) {
         if (!below.is_over &&
-            (now >= round.until || (!below.has_heard && now - below.asked >= kHearTime))) {
+            (now >= round.until || (!below.has_heard && now - below.asked >= hear_time))) {
           silent.push_back(rank);
         }
       }

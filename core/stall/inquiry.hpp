@@ -52,8 +52,8 @@ class Inquiries {
 
   Inquiries(int rank, int nranks, Surroundings surroundings);
 
-  /// Asks all ranks.
-  void start(uint64_t id, TimePoint now);
+  /// Asks all ranks. `time`: for their answers, at most kTime.
+  void start(uint64_t id, TimePoint now, std::chrono::milliseconds time = kTime);
   void take(int from, const InquiryMessage& message, TimePoint now);
   void tick(TimePoint now);
   /// `rank` has left the communicator and answers nothing.
@@ -65,7 +65,9 @@ class Inquiries {
 
   /// Time for the answers of all ranks.
   static constexpr std::chrono::milliseconds kTime{10'000};
-  /// Time for one rank to confirm a question.
+  /// The same for who cannot wait for long.
+  static constexpr std::chrono::milliseconds kShortTime{1'500};
+  /// Time for one rank to confirm a question; a third of what the answer has, if that is less.
   static constexpr std::chrono::milliseconds kHearTime{2'000};
 
  private:

@@ -36,9 +36,48 @@ milliseconds delay_of(int rank) {
   return delay + milliseconds(50) * (rank % 16);
 }
 
+/// "host:pid" by rank.
+std::vector<std::string> list_members(const StallMember& member) {
+  std::vector<std::string> members;
+  for (int rank = 0; rank < member.nranks; ++rank) {
+    members.push_back(member.exchange->process_of(rank));
+  }
+  return members;
+}
+
 void append_line(const std::string& path, const std::string& line) {
+  if (path.empty()) {
+    return;
+  }
   if (const auto refusal = write_text_file(path, line + "\n", O_APPEND); !refusal.empty()) {
     PLEXUS_WARN("PLEXUS_STALL_FILE={} cannot be written: {}", path, refusal);
+  }
+}
+
+/// Begins an inquiry when it is asked first; nullopt: it has no answers yet.
+std::optional<std::string> ask_for_culprit(StallEntries& entries,
+                                           const StallKey& key,
+                                           CircleSearch& search) {
+  const auto at = entries.find(key);
+  if (at == entries.end() || !at->second.stall.has_value()) {
+    return "";
+  }
+  StallEntry& entry = at->second;
+  if (entry.stall->culprit_inquiry == 0) {
+    entry.stall->culprit_inquiry = random_id() | 1;
+    search.initiate(key, entry);  // those that it waits for know of it when they are asked
+    entry.inquiries->start(entry.stall->culprit_inquiry, Clock::now(), Inquiries::kShortTime);
+  }
+  return entry.stall->culprit;
+}
+
+bool is_of_culprit(const StallEntry& entry, uint64_t inquiry) {
+  return entry.stall.has_value() && entry.stall->culprit_inquiry == inquiry;
+}
+
+void note_culprit(StallEntry& entry, uint64_t inquiry, const StallVerdict& verdict) {
+  if (is_of_culprit(entry, inquiry)) {
+    entry.stall->culprit = verdict.culprit;
   }
 }
 
@@ -90,6 +129,14 @@ void StallWatch::look_into(Entry& entry, TimePoint now) {
   entry.inquiries->start(random_id(), now);
 }
 
+std::optional<std::string> StallWatch::find_culprit(uint64_t group,
+                                                    int rank,
+                                                    Standstill standstill) {
+  on_stalled(group, rank, std::move(standstill));
+  const std::lock_guard lock(mutex_);
+  return ask_for_culprit(entries_, {group, rank}, search_);
+}
+
 void StallWatch::note_finding(const Key& key, uint64_t inquiry, const StatusSummary& summary) {
   const Entry& entry = entries_.at(key);
   const bool is_asked = asked_.count(inquiry) != 0;
@@ -98,7 +145,8 @@ void StallWatch::note_finding(const Key& key, uint64_t inquiry, const StatusSumm
                          .inquiry = inquiry,
                          .status = find_status(entries_, key, Clock::now()),
                          .summary = summary,
-                         .is_asked = is_asked});
+                         .is_asked = is_asked,
+                         .is_of_culprit = is_of_culprit(entry, inquiry)});
   }
 }
 
@@ -144,9 +192,12 @@ void StallWatch::tell_findings(const std::vector<Finding>& findings) {
       continue;
     }
     const StallVerdict verdict = judge(asker, finding.summary);
-    if (!member.file.empty()) {
-      append_line(member.file, verdict.json);
+    if (finding.is_of_culprit) {
+      const std::lock_guard lock(mutex_);
+      note_culprit(*pinned.entry, finding.inquiry, verdict);
+      continue;
     }
+    append_line(member.file, verdict.json);
     const std::string text = fmt::format("{} {}\n{}", name(verdict.cause),
                                          fmt::join(verdict.ranks, " "), verdict.sentence);
     const std::lock_guard lock(mutex_);
@@ -167,10 +218,7 @@ std::string StallWatch::report() {
                      .recent = entry.member.calls->list_recent(),
                      .waits = {},
                      .verdict = entry.verdict,
-                     .members = {}};
-    for (int rank = 0; rank < entry.member.nranks; ++rank) {
-      made.members.push_back(entry.member.exchange->process_of(rank));
-    }
+                     .members = list_members(entry.member)};
     if (entry.stall.has_value()) {
       made.waits = entry.stall->standstill.waits;
     }

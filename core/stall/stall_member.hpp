@@ -81,9 +81,11 @@ struct Stall {
   bool is_split = false;
   pthread_t thread{};
   Clock::time_point since;
-  Clock::time_point checked;  // last confirmation that it still lasts
-  std::set<int> needs;        // peers that have not begun its collective or split
-  uint32_t inquiries = 0;     // that it has caused
+  Clock::time_point checked;           // last confirmation that it still lasts
+  std::set<int> needs;                 // peers that have not begun its collective or split
+  uint32_t inquiries = 0;              // that it has caused
+  uint64_t culprit_inquiry = 0;        // of find_culprit(); 0: none
+  std::optional<std::string> culprit;  // what that has found
   std::set<std::string>
       reported_causes;  // causes that some process of the job has said on standard error
 };

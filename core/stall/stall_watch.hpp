@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -65,6 +66,9 @@ class StallWatch {
   /// See RankState.
   void on_stalled(uint64_t group, int rank, Standstill standstill);
   void on_moved(uint64_t group, int rank);
+  [[nodiscard]] std::optional<std::string> find_culprit(uint64_t group,
+                                                        int rank,
+                                                        Standstill standstill);
 
   /// Marks that the calling thread is in ncclCommSplit of the member, which ends when all ranks
   /// are.
@@ -93,7 +97,8 @@ class StallWatch {
     uint64_t inquiry;
     RankStatus status;
     StatusSummary summary;
-    bool is_asked = false;  // inquire() waits for it
+    bool is_asked = false;       // inquire() waits for it
+    bool is_of_culprit = false;  // find_culprit() does
   };
 
   void begin_split(const Key& key);

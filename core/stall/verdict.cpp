@@ -72,6 +72,10 @@ std::optional<Suspects> find_suspects(const StatusSummary& summary, const RankSt
   return found;
 }
 
+/// Whether ranks of which this is true keep others waiting for certain, and do not only wait
+/// themselves.
+bool is_proof(StallCause cause) { return cause != StallCause::kLink && cause != StallCause::kSlow; }
+
 std::string name_of(const StallAsker& asker, int rank) {
   const std::string process = asker.process_of(rank);
   return process.empty() ? fmt::format("rank {}", rank)
@@ -290,6 +294,10 @@ StallVerdict judge(const StallAsker& asker, const StatusSummary& summary) {
       asker.nranks, asker.status.rank, asker.status.seconds, describe_wanted(asker.status),
       suspects.cause == StallCause::kLink ? "all ranks have made the call, and " : "",
       name_of(asker, first.rank), describe_cause(suspects.cause, first), link, others);
+  if (is_proof(suspects.cause)) {
+    verdict.culprit = fmt::format("{}, which {}{}", name_of(asker, first.rank),
+                                  describe_cause(suspects.cause, first), others);
+  }
   verdict.json = make_json(asker, summary, verdict);
   return verdict;
 }

@@ -30,7 +30,8 @@ struct StallVerdict {
   bool is_guess = false;
   uint64_t count = 0;  // of such ranks in all
   std::string sentence;
-  std::string json;  // one line
+  std::string json;     // one line
+  std::string culprit;  // "rank 2 (host:5), which has not made that call: ..."; "": none is proved
 };
 
 /// Who asked.

@@ -2,8 +2,10 @@
 // Plexus's options of one call that other ranks and networks have a part in: deadlines, and
 // checksums over a network that changes data.
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <plexus.h>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@ namespace plexus::testing_job {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kDeadlineMs = 60;
@@ -147,6 +150,88 @@ TEST_P(Deadline, EndsTheCommunicatorWhenSomethingWasSent) {
   EXPECT_NE(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, job.comm(1), nullptr),
             ncclSuccess);
   EXPECT_THAT(ncclGetLastError(job.comm(1)), HasSubstr("for rank 1"));
+}
+
+constexpr int kFarDeadlineMs = 1000;  // so that the others are in their calls by then
+
+/// Rank 3 of five is late; `ncclTimeout` on rank 0, which waits for rank 4 or for rank 1.
+std::string error_of_far_rank(Job& job, const std::function<ncclResult_t(int, ncclComm_t)>& call) {
+  std::string error;
+  std::atomic<bool> is_over{false};
+  (void)job.run_in_threads([&](int rank, ncclComm_t comm) {
+    if (rank == 3) {
+      is_over.wait(false);
+      return ncclSuccess;
+    }
+    const ncclResult_t result = call(rank, comm);
+    if (rank == 0) {
+      EXPECT_EQ(result, ncclTimeout);
+      error = ncclGetLastError(comm);
+      is_over = true;
+      is_over.notify_all();
+    }
+    return result;
+  });
+  return error;
+}
+
+/// Calls of all ranks but the late one; only rank 0 has a deadline.
+ncclResult_t reduce_round_the_ring(int rank, ncclComm_t comm, cudaStream_t stream = nullptr) {
+  std::vector<float> data(50'000, 1);
+  const Options options(PLEXUS_OPTION_DEADLINE_MS, kFarDeadlineMs);
+  ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+  const ncclResult_t result =
+      ncclAllReduceConfig(data.data(), data.data(), data.size(), ncclFloat, ncclSum, comm, stream,
+                          rank == 0 ? options.get() : &config);
+  return result != ncclSuccess || stream == nullptr ? result : plexusStreamSynchronize(stream);
+}
+
+TEST_P(Deadline, NamesTheLateRankAndNotTheOneBetween) {
+  setenv("NCCL_ALGO", "ring", 1);
+  Job job(5);
+  unsetenv("NCCL_ALGO");
+  const std::string error = error_of_far_rank(
+      job, [](int rank, ncclComm_t comm) { return reduce_round_the_ring(rank, comm); });
+  EXPECT_THAT(error, HasSubstr("1000 ms (PLEXUS_OPTION_DEADLINE_MS) for rank 3, which has not"));
+  EXPECT_THAT(error, Not(HasSubstr("rank 4")));
+  EXPECT_THAT(error, Not(HasSubstr("rank 1 ")));
+}
+
+TEST_P(Deadline, NamesTheLateRankOnAStream) {
+  setenv("NCCL_ALGO", "ring", 1);
+  Job job(5);
+  unsetenv("NCCL_ALGO");
+  const std::string error = error_of_far_rank(job, [](int rank, ncclComm_t comm) {
+    if (rank != 0) {
+      return reduce_round_the_ring(rank, comm);
+    }
+    cudaStream_t stream = nullptr;
+    EXPECT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+    const ncclResult_t result = reduce_round_the_ring(rank, comm, stream);
+    (void)plexusStreamDestroy(stream);
+    return result;
+  });
+  EXPECT_THAT(error, HasSubstr("for rank 3, which has not made that call"));
+  EXPECT_THAT(error, Not(HasSubstr("rank 4")));
+}
+
+TEST_P(Deadline, NamesTheLateRankOfATreeAndTakesTheCallBack) {
+  setenv("NCCL_ALGO", "binomial", 1);
+  Job job(5);
+  unsetenv("NCCL_ALGO");
+  // Rank 0 waits for what rank 3 gives to the others in between, and has nothing to send.
+  const std::string error = error_of_far_rank(job, [](int rank, ncclComm_t comm) {
+    if (rank != 0) {
+      return ncclSuccess;
+    }
+    float value = 0;
+    return ncclBroadcastConfig(&value, &value, 1, ncclFloat, 3, comm, nullptr,
+                               Options(PLEXUS_OPTION_DEADLINE_MS, kFarDeadlineMs).get());
+  });
+  EXPECT_THAT(error, HasSubstr("which has not made that call"));
+  EXPECT_THAT(error, HasSubstr("(4 ranks in all are so: 1 2 3 4)"));
+  EXPECT_THAT(error, HasSubstr("counts as not made"));
+  EXPECT_EQ(state_of(job.comm(0)), ncclSuccess);
 }
 
 TEST_P(Deadline, EndsTheCommunicatorOnAStream) {

@@ -51,8 +51,8 @@ class Ranks {
     }
   }
 
-  void start(int rank, uint64_t id) {
-    parts_[static_cast<size_t>(rank)]->start(id, now_);
+  void start(int rank, uint64_t id, milliseconds time = Inquiries::kTime) {
+    parts_[static_cast<size_t>(rank)]->start(id, now_, time);
     deliver();
   }
   void pass(milliseconds time) {
@@ -137,6 +137,18 @@ TEST(Inquiries, FindTheSilentAndAskThoseBelow) {
   ASSERT_EQ(summary.classes.front().examples.front().activity, RankActivity::kSilent);
   EXPECT_EQ(summary.classes.front().count, 3U);
   EXPECT_EQ(ranks.heard.size(), 596U);
+}
+
+TEST(Inquiries, OfThoseInAHurryFindTheSilentSoon) {
+  Ranks ranks(40);
+  ranks.silent = {3};
+  ranks.start(0, 7, Inquiries::kShortTime);
+  ranks.pass(milliseconds(400));
+  EXPECT_TRUE(ranks.concluded.empty()) << "it may still answer";
+  ranks.pass(milliseconds(200));
+  ASSERT_EQ(ranks.concluded.size(), 1U);
+  EXPECT_EQ(ranks.concluded[0].classes.front().examples.front().rank, 3);
+  EXPECT_EQ(ranks.concluded[0].classes.front().examples.front().activity, RankActivity::kSilent);
 }
 
 TEST(Inquiries, PassByRanksThatHaveLeft) {

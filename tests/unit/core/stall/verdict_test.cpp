@@ -12,6 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 CallRecord call_of(Collective collective, uint64_t sequence) {
   CallRecord call{};
@@ -59,6 +60,17 @@ TEST(Verdict, NamesTheRankThatHasNotCalled) {
   EXPECT_THAT(verdict.sentence, HasSubstr("its last call was broadcast("));
   EXPECT_THAT(verdict.sentence, testing::Not(HasSubstr("ranks in all")));
   EXPECT_THAT(verdict.json, HasSubstr("\"cause\":\"not_called\""));
+  EXPECT_THAT(verdict.culprit, StartsWith("rank 2 (host:102), which has not made that call: "));
+}
+
+TEST(Verdict, OnlyWhatIsProvedNamesACulprit) {
+  RankStatus running = waiting(1, 0);
+  running.activity = RankActivity::kRunning;
+  EXPECT_EQ(judge_for(waiting(0, 1), {waiting(0, 1), running}).culprit, "");
+  EXPECT_EQ(judge_for(waiting(0, 1), {waiting(0, 1), waiting(1, 0)}).culprit, "");
+  const RankStatus silent{.activity = RankActivity::kSilent, .rank = 2};
+  EXPECT_THAT(judge_for(waiting(0, 1), {waiting(0, 1), running, silent}).culprit,
+              StartsWith("rank 2 (host:102), which does not answer: "));
 }
 
 TEST(Verdict, AStoppedRankExplainsOthersThatAreLate) {
