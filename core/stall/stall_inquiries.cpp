@@ -211,17 +211,15 @@ std::string StallWatch::report() {
   const auto now = Clock::now();
   std::string all = "[";
   for (const auto& [key, entry] : entries_) {
-    StallReport made{.group = key.first,
-                     .nranks = entry.member.nranks,
-                     .status = find_status(entries_, key, now),
-                     .calls = entry.member.calls->calls(),
-                     .recent = entry.member.calls->list_recent(),
-                     .waits = {},
-                     .verdict = entry.verdict,
-                     .members = list_members(entry.member)};
-    if (entry.stall.has_value()) {
-      made.waits = entry.stall->standstill.waits;
-    }
+    const StallReport made{
+        .group = key.first,
+        .nranks = entry.member.nranks,
+        .status = find_status(entries_, key, now),
+        .calls = entry.member.calls->calls(),
+        .recent = entry.member.calls->list_recent(),
+        .waits = entry.stall.has_value() ? entry.stall->standstill.waits : std::vector<Wait>(),
+        .verdict = entry.verdict,
+        .members = list_members(entry.member)};
     all += (all.size() > 1 ? "," : "") + describe(made);
   }
   return all + "]";
