@@ -7,7 +7,7 @@
 
 A file's tests are in files.json; they are built in --build, a CMake build of --tree, whose sources are changed and
 restored: use a copy of the repository. Exit code 1: fewer than --least percent of the mutants were killed, or,
-with --fixed, one survived. The goal is 85; the default is what holds today, and may only be raised.
+with --fixed, one survived. The default of --least may only be raised.
 """
 import argparse
 import json
@@ -21,7 +21,7 @@ import mutate
 
 HERE = pathlib.Path(__file__).resolve().parent
 TEST_SECONDS = 120
-LEAST_PERCENT = 65
+LEAST_PERCENT = 85
 
 
 def choose(tree, files, count, seed):
@@ -112,6 +112,7 @@ def main(arguments):
         mutants = choose(tree, names, arguments.count, arguments.seed)
     campaign = Campaign(tree, arguments.build.resolve(), files)
     campaign.check_unchanged(sorted({mutant[0] for mutant in mutants}))
+    mutants.sort(key=lambda mutant: mutant[0])  # a restored file is built once, not after each of its mutants
     begun = time.monotonic()
     for number, mutant in enumerate(mutants, 1):
         print(f"{number}/{len(mutants)} {campaign.run(mutant)}: {mutant[3]}", flush=True)

@@ -53,10 +53,11 @@ class MutateTest(unittest.TestCase):
         text = "int f() {\n  int a = b;\n  a_ = c;\n  ++d;\n  e.push(b);\n  return h();\n}\n"
         self.assertEqual({text.replace(each, ";") for each in ("a_ = c;", "++d;", "e.push(b);")}, mutants_of(text))
 
-    def test_comments_strings_assertions_and_templates_are_left_alone(self):
+    def test_comments_strings_assertions_templates_and_reserves_are_left_alone(self):
         self.assertEqual(set(), mutants_of('#include <a>\n// a < b\ntemplate <class T = a < b>\n'
                                            'const char* k = "a < 1";\n'
-                                           'void f() {\n  PLEXUS_DCHECK(a < b,\n                c + 1);\n}\n'))
+                                           'void f() {\n  PLEXUS_DCHECK(a < b,\n                c + 1);\n'
+                                           '  all.reserve(a + 2);\n}\n'))
 
     def test_types_and_declarators_are_no_operators(self):
         self.assertEqual(set(), mutants_of("void f(const std::vector<int*>& a, B&& b, C* c);\n"))

@@ -33,8 +33,8 @@ NUMBER = re.compile(r"(?<![\w.'])\d+(?![\w.'])")
 # A whole statement on one line: an assignment or a call, no declaration and no return.
 STATEMENT = re.compile(r"^[ ]+((?:\+\+|--)?\*?[\w.:>\[\]()-]+?(?:(?: [-+*/|&^]?= [^;{}]+)|(?:\([^;{}]*\))|(?:\+\+|--))?;)$",
                        re.MULTILINE)
-# Lines whose change says nothing about the logic: assertions, logs, includes, templates, the ends of statements.
-LEFT_ALONE = re.compile(r"PLEXUS_\w+\(|#|\btemplate\b|\bstatic_assert\b|\boperator\b|\busing\b|\bnamespace\b")
+# Lines whose change says nothing about the logic: assertions, logs, room made in advance, includes, templates.
+LEFT_ALONE = re.compile(r"PLEXUS_\w+\(|\breserve\(|#|\btemplate\b|\bstatic_assert\b|\boperator\b|\busing\b|\bnamespace\b")
 
 
 def mutations(text):
