@@ -61,6 +61,14 @@ TEST(Gathered, AnIndexHasNoMoreBytesThanTheNumberOfBlobsNeeds) {
   }
 }
 
+TEST(Gathered, OfNobodyIsNothing) {
+  Contributions root;
+  std::vector<uint32_t> merged;
+  EXPECT_TRUE(root.merge(Contributions().encode(), merged).has_value());
+  EXPECT_TRUE(merged.empty());
+  EXPECT_EQ(root.size(), 0U);
+}
+
 TEST(Gathered, NeedsEveryMemberOnce) {
   Contributions contributions;
   contributions.add(3, "a");

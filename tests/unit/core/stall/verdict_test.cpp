@@ -156,6 +156,10 @@ TEST(Verdict, NamesTheLinkToARankThatDoesNotWait) {
   const auto verdict = judge_for(waiting(0, 1), {waiting(0, 1), waiting(1, 2), outside(2, 6)});
   EXPECT_EQ(verdict.cause, StallCause::kLink);
   EXPECT_THAT(verdict.ranks, ElementsAre(1)) << "rank 0 waits for one that waits itself";
+  const auto first = judge_for(waiting(2, 1), {outside(0, 6), waiting(1, 0), waiting(2, 1)});
+  EXPECT_THAT(first.ranks, ElementsAre(1)) << "rank 0 is a rank like all others";
+  const auto none = judge_for(waiting(2, 1), {outside(0, 6), waiting(1, -1), waiting(2, 1)});
+  EXPECT_THAT(none.ranks, ElementsAre(2)) << "nobody that is waited for";
 }
 
 RankStatus splitting(int rank) {
