@@ -15,7 +15,7 @@ PROGRAM = pathlib.Path(sys.argv.pop())
 
 
 class Watched(unittest.TestCase):
-    def run_tests(self, tests="*", limit=60, each=3, **environment):
+    def run_tests(self, tests="*", limit=120, each=10, **environment):
         return run_gtest(PROGRAM, tests, {**os.environ, **environment}, limit, each)
 
     def test_every_test_is_accounted_for(self):

@@ -289,10 +289,13 @@ TEST(Describe, OfOneInWhichARankWaitsHasTheVerdictForIt) {
 
 TEST(Describe, OfAReportHasTheLastCallsAndWhatIsWaitedFor) {
   const std::string bare = describe(StallReport{.group = 0x12, .nranks = 4, .calls = 7});
-  EXPECT_EQ(bare, R"({"activity":"outside","calls":7,"collectives":0,"comm":"0x12","nranks":4,)"
-                  R"("rank":0,"recent":[],"seconds":0,"verdict":"","waits":[]})");
+  EXPECT_EQ(bare, R"({"activity":"outside","calls":7,"collectives":0,"comm":"0x12","members":[],)"
+                  R"("nranks":4,"rank":0,"recent":[],"records":[],"seconds":0,"verdict":"",)"
+                  R"("waits":[]})");
   StallReport report{.group = 0x12, .nranks = 4, .status = waiting(1, 0), .verdict = "late"};
-  report.recent = {call_of(Collective::kBroadcast, 1), call_of(Collective::kAllReduce, 2)};
+  report.members = {"a:1", "a:2"};
+  report.recent = {call_of(Collective::kBroadcast, 1), report.status.call,
+                   call_of(Collective::kAllReduce, 9)};
   report.waits = {
       {.call = call_of(Collective::kAllReduce, 2), .peer = 3, .certain = true, .where = "step 2"}};
   const std::string full = describe(report);
@@ -301,6 +304,13 @@ TEST(Describe, OfAReportHasTheLastCallsAndWhatIsWaitedFor) {
   EXPECT_THAT(full, HasSubstr(R"("waits":[{"call":"all_reduce()"));
   EXPECT_THAT(full, HasSubstr(R"("rank":3,"where":"step 2"}])"));
   EXPECT_THAT(full, HasSubstr(R"("verdict":"late")"));
+  EXPECT_THAT(full, HasSubstr(R"("members":["a:1","a:2"])"));
+  const size_t ended = full.find(R"("state":"completed")");
+  const size_t begun = full.find(R"("state":"started")");
+  const size_t queued = full.find(R"("state":"scheduled")");
+  EXPECT_LT(ended, begun) << full;
+  EXPECT_LT(begun, queued) << full;
+  EXPECT_NE(queued, std::string::npos) << full;
 }
 
 }  // namespace
