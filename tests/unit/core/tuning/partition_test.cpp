@@ -285,6 +285,8 @@ TEST(Partition, ChunksOfAChainAreWholeCacheLinesWithinBounds) {
   EXPECT_EQ(compute_partition(input).chunk_count, 20'032U);
   input.count = 16 * 20'032;
   EXPECT_EQ(compute_partition(input).chunk_count, 20'032U);
+  EXPECT_EQ(compute_partition(input_of(Collective::kReduce, 16 * 5'000, 4, 1, 1)).chunk_count,
+            5'008U);
   input.count = 1000;
   EXPECT_EQ(compute_partition(input).chunk_count, 16'384U);
   input.slot_bytes = 4096;

@@ -173,7 +173,7 @@ TEST(NetRoute, LeavesOutDevicesThatAreFartherOrMuchNarrower) {
   paths.add("n", 2, 1, path(0, 400));
   paths.add("n", 3, 1, path(0, 200));
   EXPECT_EQ(routes(source, target, paths), "n 1>0 2>0 1>0 2>0");
-  paths.add("n", 3, 1, path(0, 100));
+  paths.add("n", 3, 1, path(0, 199));
   EXPECT_EQ(routes(source, target, paths), "n 1>0 1>0 1>0 1>0");
 }
 
