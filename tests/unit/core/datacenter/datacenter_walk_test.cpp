@@ -102,6 +102,17 @@ TEST(DatacenterWalk, OfManyIsNotLeftAsTheNearestNeighboursMakeIt) {
   EXPECT_THAT(found, ::testing::UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
 }
 
+TEST(DatacenterWalk, OfManyIsExchangedUntilNothingIsBetter) {
+  const Numbers x = {30, 30, 1, 2, 26, 23, 21, 9, 19};
+  const Numbers y = {27, 27, 2, 11, 5, 25, 27, 8, 6};
+  const auto cost = [&](int a, int b) {
+    const auto from = static_cast<size_t>(a);
+    const auto to = static_cast<size_t>(b);
+    return std::abs(x[from] - x[to]) + std::abs(y[from] - y[to]);
+  };
+  EXPECT_EQ(walk(9, cost), Numbers({0, 1, 4, 2, 3, 7, 8, 5, 6})) << "one pass leaves 0 1 5 2 ...";
+}
+
 TEST(DatacenterWalk, CountsByTheLatencyWhereNotAllPathsHaveACost) {
   auto paths = paths_of(4, [](int a, int b) { return (a < 2) == (b < 2) ? 10 : 1; });
   for (size_t at = 0; at < paths.size(); ++at) {  // 0 1 3 2 are neighbours

@@ -50,6 +50,8 @@ TEST(HostPattern, IsBounded) {
   EXPECT_TRUE(is_taken("n[" + std::string(18, '9') + "]"));
   EXPECT_FALSE(is_taken("n[" + std::string(19, '9') + "]"));
   EXPECT_FALSE(is_taken(""));
+  EXPECT_TRUE(matches("*", std::string(256, 'n').c_str()));
+  EXPECT_FALSE(matches("*", std::string(257, 'n').c_str()));
 }
 
 }  // namespace
