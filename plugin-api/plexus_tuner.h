@@ -93,9 +93,13 @@ typedef struct plexus_tuner_trial {
 /* A call. */
 typedef struct plexus_tuner_call {
   uint32_t struct_size;
-  uint32_t registered;    /* 1: those of all ranks are in symmetric windows: mapped by peers */
-  const char* collective; /* "all_reduce", "all_gather", ...: as `plexus perf` takes them */
-  uint64_t size_bytes;    /* of the larger buffer of a rank */
+  uint32_t registered; /* 1: those of all ranks are in symmetric windows: mapped by peers */
+  /* "all_reduce", "all_gather", ...: as `plexus perf` takes them. "sendrecv": the messages of a
+   * group, for ncclGroupSimulateEnd; with one candidate, whose time is all that is used. So is a
+   * rooted call asked about there, in whose one candidate `rounds` is 0: nobody waits for others,
+   * because a rank may be ahead by several calls. */
+  const char* collective;
+  uint64_t size_bytes; /* of the larger buffer of a rank */
   uint32_t element_bytes;
   uint32_t calls_in_group; /* launched together, including this one */
   /* Since 1.5; present if struct_size includes them. Trials of calls like this one in this

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/peers/reach.hpp"
+#include "core/tuning/ask_tuner.hpp"
 #include "guest/assert.hpp"
 
 namespace plexus {
@@ -43,19 +44,55 @@ Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
   return found != nullptr ? Result<Plan*>(found) : plans_.build(context_.plans, all, &*answer.made);
 }
 
+namespace {
+
+/// The messages among `tasks` with other ranks.
+MessageGroup messages_of(const PlanContext& context, std::span<const Task> tasks) {
+  MessageGroup sent{.nranks = context.nranks, .slot_bytes = context.slot_bytes};
+  MessageGroup received = sent;
+  for (const Task& task : tasks) {
+    const CallShape& call = task.shape;
+    if (!is_point_to_point(call.collective) || call.root == context.rank) {
+      continue;
+    }
+    MessageGroup& group = call.collective == Collective::kSend ? sent : received;
+    const TransportKind transport = context.connections->transport_to(call.root);
+    group.bytes += call.count * element_size(call.datatype());
+    ++group.messages;
+    group.over_net += transport == TransportKind::kNet ? 1 : 0;
+    group.over_xdc += transport == TransportKind::kXdc ? 1 : 0;
+  }
+  MessageGroup& larger = received.bytes > sent.bytes || sent.messages == 0 ? received : sent;
+  larger.both_ways = sent.messages > 0 && received.messages > 0;
+  return larger;
+}
+
+}  // namespace
+
 Result<std::optional<double>> CallRunner::estimate_us(std::span<const Task> tasks) {
   double sum_us = 0;
+  if (const MessageGroup group = messages_of(context_.plans, tasks); group.messages > 0) {
+    const auto messages_us =
+        context_.plans.tuner == nullptr ? std::nullopt : ask_tuner(group, *context_.plans.tuner);
+    if (!messages_us.has_value()) {
+      return std::nullopt;
+    }
+    sum_us = *messages_us;
+  }
   for (const Task& task : tasks) {
     if (is_point_to_point(task.shape.collective) || context_.plans.nranks == 1) {
       continue;
     }
-    PLEXUS_TRY(decision, decide(input_of(context_.plans, tasks, task), *context_.plans.filter,
-                                context_.plans.tuner));
-    const double predicted_us = decision.candidates[decision.chosen].predicted_us;
-    if (predicted_us < 0) {
+    const ChoiceInput input = input_of(context_.plans, tasks, task);
+    PLEXUS_TRY(decision, decide(input, *context_.plans.filter, context_.plans.tuner));
+    const Candidate& chosen = decision.candidates[decision.chosen];
+    if (chosen.predicted_us < 0) {
       return std::nullopt;
     }
-    sum_us += predicted_us;
+    const auto work_us = is_rooted(input.collective) && context_.plans.tuner != nullptr
+                             ? ask_tuner_for_work(chosen.choice, input, *context_.plans.tuner)
+                             : std::nullopt;
+    sum_us += work_us.value_or(chosen.predicted_us);
   }
   return sum_us;
 }

@@ -94,8 +94,7 @@ class CallRunner {
   [[nodiscard]] size_t held_bytes() const noexcept { return plans_.held_bytes(); }
   /// The one that find_plan() gave last.
   [[nodiscard]] Plan* newest_plan() const noexcept { return plans_.newest(); }
-  /// The tuner's time for `tasks` without running them; nullopt: it has none for one of them. Of
-  /// messages there is none, so they count as nothing.
+  /// The tuner's time for `tasks` without running them; nullopt: it has none for one of them.
   Result<std::optional<double>> estimate_us(std::span<const Task> tasks);
   /// Fills it in, ready to execute: from here on the calls are made.
   void prepare(Plan& plan, std::span<const Task> tasks);

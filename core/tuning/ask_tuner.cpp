@@ -33,6 +33,27 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   return candidate;
 }
 
+plexus_tuner_call_t describe(const ChoiceInput& input) {
+  plexus_tuner_call_t call{};
+  call.struct_size = sizeof(call);
+  call.registered = input.in_windows ? 1 : 0;
+  call.collective = name(input.collective);
+  call.size_bytes = input.size_bytes;
+  call.element_bytes = input.element_bytes;
+  call.calls_in_group = input.calls_in_group;
+  return call;
+}
+
+/// The tuner's time in us for the one candidate.
+std::optional<double> ask_about(plexus_tuner_candidate_t candidate,
+                                const plexus_tuner_call_t& call,
+                                Tuner& tuner) {
+  if (!tuner.get_times(call, {&candidate, 1}, 0) || candidate.time_ns < 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(candidate.time_ns) / 1000;
+}
+
 }  // namespace
 
 std::optional<size_t> ask_tuner(std::span<Candidate> candidates,
@@ -50,13 +71,7 @@ std::optional<size_t> ask_tuner(std::span<Candidate> candidates,
       places.push_back(i);
     }
   }
-  plexus_tuner_call_t call{};
-  call.struct_size = sizeof(call);
-  call.registered = input.in_windows ? 1 : 0;
-  call.collective = name(input.collective);
-  call.size_bytes = input.size_bytes;
-  call.element_bytes = input.element_bytes;
-  call.calls_in_group = input.calls_in_group;
+  plexus_tuner_call_t call = describe(input);
   std::vector<plexus_tuner_trial_t> trials;
   for (const Trial& trial : input.trials) {
     trials.push_back({.algorithm = trial.choice.algorithm->family,
@@ -88,6 +103,40 @@ std::optional<size_t> ask_tuner(std::span<Candidate> candidates,
     }
   }
   return chosen;
+}
+
+std::optional<double> ask_tuner(const MessageGroup& group, Tuner& tuner) {
+  plexus_tuner_candidate_t candidate{};
+  candidate.struct_size = sizeof(candidate);
+  candidate.algorithm = "pairwise";
+  candidate.protocol = name(Protocol::kSimple);
+  candidate.rounds = group.both_ways ? 1 : 0;
+  candidate.chunks_per_loop = candidate.chunks_moved = candidate.messages_moved = group.messages;
+  candidate.channels_min = candidate.channels_max = candidate.channels = 1;
+  candidate.time_ns = -1;
+  candidate.chunk_bytes = group.slot_bytes;
+  const uint64_t ranks = group.both_ways ? static_cast<uint64_t>(group.nranks) : 1;
+  candidate.chunks_in_all = ranks * group.messages;
+  candidate.xdc_rounds = group.over_xdc > 0 ? 1 : 0;
+  candidate.xdc_chunks = group.over_xdc;
+  candidate.net_rounds = group.over_net > 0 ? 1 : 0;
+  candidate.net_chunks = group.over_net;
+  candidate.net_chunks_in_all = ranks * group.over_net;
+  plexus_tuner_call_t call{};
+  call.struct_size = sizeof(call);
+  call.collective = "sendrecv";
+  call.size_bytes = group.bytes;
+  call.element_bytes = 1;
+  call.calls_in_group = group.messages;
+  return ask_about(candidate, call, tuner);
+}
+
+std::optional<double> ask_tuner_for_work(const Choice& choice,
+                                         const ChoiceInput& input,
+                                         Tuner& tuner) {
+  plexus_tuner_candidate_t candidate = describe(choice, input);
+  candidate.rounds = candidate.net_rounds = candidate.xdc_rounds = 0;
+  return ask_about(candidate, describe(input), tuner);
 }
 
 }  // namespace plexus

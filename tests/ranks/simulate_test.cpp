@@ -54,6 +54,41 @@ TEST(Simulate, OneRankTakesNoTimeAndWithoutATunerThereIsNone) {
   unsetenv("NCCL_TUNER_PLUGIN");
 }
 
+/// The estimate for messages of `count` floats from each rank to the next `npeers`.
+float simulate_messages(Job& job, size_t count, int npeers) {
+  std::vector<float> values(2 * count, 1);
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  for (int rank = 0; rank < job.nranks(); ++rank) {
+    for (int distance = 1; distance <= npeers; ++distance) {
+      const int to = (rank + distance) % job.nranks();
+      const int from = (rank - distance + job.nranks()) % job.nranks();
+      EXPECT_EQ(ncclSend(values.data(), count, ncclFloat, to, job.comm(rank), nullptr),
+                ncclSuccess);
+      EXPECT_EQ(ncclRecv(values.data() + count, count, ncclFloat, from, job.comm(rank), nullptr),
+                ncclSuccess);
+    }
+  }
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclSuccess) << ncclGetLastError(nullptr);
+  return info.estimatedTime;
+}
+
+TEST(Simulate, MessagesCountByNumberAndSize) {
+  Job job(4);
+  const float small = simulate_messages(job, 16, 1);
+  EXPECT_GT(small, 0);
+  EXPECT_GT(simulate_messages(job, 16, 3), small);
+  const float large = simulate_messages(job, 1 << 20, 1);
+  EXPECT_GT(large, 10 * small);
+  EXPECT_GT(simulate_messages(job, 1 << 20, 2), 1.5F * large);
+  setenv("NCCL_TUNER_PLUGIN", "none", 1);
+  {
+    Job without(2);
+    EXPECT_EQ(simulate_messages(without, 16, 1), NCCL_UNDEF_FLOAT);
+  }
+  unsetenv("NCCL_TUNER_PLUGIN");
+}
+
 TEST(Simulate, WrongUseHasACodeAndEndsTheGroup) {
   Job job(1);
   ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;

@@ -174,6 +174,8 @@ Result<Row> Run::measure(const Variant& variant, size_t count, bool in_place) {
   row.algorithm = choice_.algorithm;
   row.protocol = choice_.protocol;
   row.channels = choice_.channels;
+  PLEXUS_TRY(estimated_us, ranks_.simulate());
+  row.estimated_us = estimated_us;
   row.wrong = Row::kUnchecked;
   if (options_.check > 0 && (!in_place || info_of(options_.collective).in_place)) {
     PLEXUS_TRY(wrong, check(row));

@@ -365,6 +365,20 @@ Result<void> RankSet::start(int aggregate) {
   return ok();
 }
 
+Result<double> RankSet::simulate() {
+  const Rank& first = *ranks_.front();
+  if (first.nsteps() > 1 || first.is_put()) {
+    return -1;
+  }
+  PLEXUS_TRY(check_call("ncclGroupStart", ncclGroupStart()));
+  for (const auto& rank : ranks_) {
+    PLEXUS_TRY(rank->start(0));
+  }
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  PLEXUS_TRY(check_call("ncclGroupSimulateEnd", ncclGroupSimulateEnd(&info)));
+  return info.estimatedTime;
+}
+
 Result<void> RankSet::wait() {
   for (const auto& rank : ranks_) {
     PLEXUS_TRY(rank->wait());

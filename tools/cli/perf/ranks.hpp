@@ -44,6 +44,7 @@ class Rank {
   [[nodiscard]] int nsteps() const noexcept;
   /// Whether a step is more than one call, so that it needs a group.
   [[nodiscard]] bool is_several_calls() const noexcept;
+  [[nodiscard]] bool is_put() const noexcept { return shape_.collective == Collective::kPut; }
   [[nodiscard]] Result<void> start(int step);
   /// Waits until the started operations are complete.
   [[nodiscard]] Result<void> wait();
@@ -101,6 +102,8 @@ class RankSet {
   [[nodiscard]] Result<void> start(int aggregate);
   /// Waits until what was started is complete.
   [[nodiscard]] Result<void> wait();
+  /// The time of one operation in us that the library expects; < 0: it expects none.
+  [[nodiscard]] Result<double> simulate();
   [[nodiscard]] Result<void> close();
 
  private:

@@ -56,6 +56,8 @@ nlohmann::ordered_json json_of(const JobFacts& facts, const Row& row) {
   json["protocol"] = row.protocol.data();
   json["channels"] = row.channels;
   json["batch"] = row.batch;
+  json["estimated_us"] =
+      row.estimated_us < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(row.estimated_us);
   return json;
 }
 

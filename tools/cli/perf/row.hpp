@@ -37,6 +37,7 @@ struct Row {  // NOLINT(cppcoreguidelines-pro-type-member-init): trivial, so tha
   Name algorithm;  // empty: unknown, or nothing was done
   Name protocol;
   int channels;
+  double estimated_us;  // of one operation, by ncclGroupSimulateEnd; < 0: unknown
 };
 static_assert(std::is_trivially_copyable_v<Row>);
 
