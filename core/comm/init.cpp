@@ -202,6 +202,7 @@ Result<void> init_all(Process& process,
     comm_config.virtual_device = virtuals[made.size()];
     note_maker(process, &comm_config);
     auto comm = Communicator::make(process, comm_config);
+    open_input_check(setup, *comm);
     PLEXUS_TRY(comm->start(std::move(setup)));
     made.push_back(std::move(comm));
   }

@@ -98,21 +98,6 @@ void withdraw(Process& process, Communicator& comm) {
   comm.wait_unvisited();
 }
 
-/// PLEXUS_CHECK_NAN. Before calls are possible.
-void open_input_check(const CommSetup& setup, Communicator& comm) {
-  if (!setup.config.check_nan) {
-    return;
-  }
-  if (setup.mine().on_cuda()) {
-    PLEXUS_WARN(
-        "PLEXUS_CHECK_NAN looks at the input of host ranks only: rank {} computes on a device",
-        setup.rank);
-    return;
-  }
-  comm.input_check = std::make_unique<InputCheck>(
-      InputCheck::Member{.group = setup.group, .rank = setup.rank, .nranks = setup.nranks});
-}
-
 }  // namespace
 
 Result<void> start_communicator(Process& process,
@@ -177,6 +162,20 @@ Result<void> start_with_exchange(Communicator& made,
   }
   open_input_check(setup, made);
   return made.start(std::move(setup));
+}
+
+void open_input_check(const CommSetup& setup, Communicator& comm) {
+  if (!setup.config.check_nan) {
+    return;
+  }
+  if (setup.mine().on_cuda()) {
+    PLEXUS_WARN(
+        "PLEXUS_CHECK_NAN looks at the input of host ranks only: rank {} computes on a device",
+        setup.rank);
+    return;
+  }
+  comm.input_check = std::make_unique<InputCheck>(
+      InputCheck::Member{.group = setup.group, .rank = setup.rank, .nranks = setup.nranks});
 }
 
 void note_maker(Process& process, CommConfig* config) {

@@ -33,6 +33,9 @@ inline const std::atomic<bool>* give_up_of(const Communicator& made, const Commu
   return made.comm_config().blocking ? &parent.give_up : &made.give_up;
 }
 
+/// PLEXUS_CHECK_NAN. Before calls are possible.
+void open_input_check(const CommSetup& setup, Communicator& comm);
+
 /// The calling thread makes the communicator.
 void note_maker(Process& process, CommConfig* config);
 

@@ -40,7 +40,7 @@ def clean_environment(**extra):
     return {**kept, **extra}
 
 
-reserved_ports = []  # until this process ends
+reserved_ports = {}  # until this process ends, or they are given back
 
 
 def free_port():
@@ -57,9 +57,13 @@ def free_port():
         except OSError:  # it is another test's, or in use
             reservation.close()
             continue
-        reserved_ports.append(reservation)
+        reserved_ports[port] = reservation
         return port
     raise AssertionError("no free port was found in 100 tries")
+
+
+def give_back_port(port):
+    reserved_ports.pop(port).close()
 
 
 class Ended(subprocess.CompletedProcess):

@@ -47,6 +47,7 @@ class FaultyJob(leaving_test.ScriptedRanks):
     def start_scripted(self):
         number = len(self.ports)
         self.ports.append(job.free_port())
+        self.addCleanup(job.give_back_port, self.ports[-1])
         self.environment = {"NCCL_RAS_ADDR": f"127.0.0.1:{self.ports[-1]}", "NCCL_DEBUG": "NONE", **self.settings,
                             **(self.odd if number == self.guilty else {})}
         return super().start_scripted()
