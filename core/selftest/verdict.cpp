@@ -116,7 +116,6 @@ void judge_edge(Edge& edge, const Usual& rate, const Usual& latency) {
   const Limits& limits = edge.waited < kBusyFrom ? kQuiet : kBusy;
   const double excess_us = edge.latency_us - latency.value;  // not measured: below 0
   const double logarithm = edge.gb_per_s_most > 0 ? std::log(edge.gb_per_s_most) : rate.value;
-  const double seen = edge.gb_per_s > 0 ? std::log(edge.gb_per_s) : rate.value;
   const bool is_late = edge.latency_us > kLateAbove * latency.value;
   if (is_late && excess_us > limits.late_us * (edge.waited < kBusyFrom ? 1 : edge.waited) &&
       excess_us > kDeviations * latency.deviation) {
@@ -126,7 +125,8 @@ void judge_edge(Edge& edge, const Usual& rate, const Usual& latency) {
     edge.fault = LinkFault::kSlow;
   } else if (is_late && excess_us > kQuiet.late_us) {
     edge.suspected = LinkFault::kLate;
-  } else if (rate.value - seen > -std::log(kQuiet.slow_below)) {
+  } else if (edge.gb_per_s == 0 ||  // no burst was through in time
+             rate.value - std::log(edge.gb_per_s) > -std::log(kQuiet.slow_below)) {
     edge.suspected = LinkFault::kSlow;
   }
 }

@@ -106,6 +106,9 @@ TEST(SelfTestVerdict, ADeviceIsNamedThoughSomeOfItsLinksWaitedForACore) {
   job.spoil([](const TriedLink& link) { return link.target < 2; },
             [](TriedLink& link) { link.waited = 0; });
   expect_one(job, "device", LinkFault::kSlow, {2});
+  job.spoil([](const TriedLink& link) { return link.source == 2 && link.target == 4; },
+            [](TriedLink& link) { link.gb_per_s = link.gb_per_s_most = 0; });
+  expect_one(job, "device", LinkFault::kSlow, {2});  // to rank 4 no burst was through in time
   // One that is surely as fast as its like: it is the links.
   job.spoil([](const TriedLink& link) { return link.source == 2 && link.target == 5; },
             [](TriedLink& link) { link.gb_per_s = 1.1; });
