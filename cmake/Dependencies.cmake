@@ -9,7 +9,7 @@ include_guard(GLOBAL)
 
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
-find_package(Boost 1.74 REQUIRED)
+find_package(Boost 1.74 REQUIRED CONFIG)
 find_package(hwy CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
