@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/os/memory_server.hpp"
 
+#include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <string>
+#include <sys/random.h>
 
 #include <fmt/format.h>
 
@@ -21,6 +24,16 @@ constexpr int kHex = 16;
 std::string name_of(uint64_t process) { return fmt::format("plexus-memory-{:016x}", process); }
 
 }  // namespace
+
+Result<uint64_t> MemoryServer::new_id() {
+  uint64_t id = 0;
+  while (id == 0) {
+    if (getrandom(&id, sizeof(id), 0) != sizeof(id)) {
+      return fail(Code::kSystemError, "getrandom failed: {}", std::strerror(errno));
+    }
+  }
+  return id;
+}
 
 void MemoryServer::start() {
   std::call_once(once_, [this] {

@@ -30,6 +30,8 @@ class MemoryServer {
   /// log says so.
   void start();
 
+  /// For a segment that nobody has an id of yet; never 0.
+  static Result<uint64_t> new_id();
   /// A segment that exists until remove(); several may have one id, which then are alike.
   void add(uint64_t id, int fd);
   static void remove(uint64_t id, int fd) noexcept;

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -89,10 +88,10 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes, uint64_t id) {
                 std::strerror(errno));
   }
   memory.mapping_ = static_cast<std::byte*>(mapping);
-  for (memory.id_ = id; memory.id_ == 0;) {
-    if (getrandom(&memory.id_, sizeof(memory.id_), 0) != sizeof(memory.id_)) {
-      return fail(Code::kSystemError, "getrandom failed: {}", std::strerror(errno));
-    }
+  memory.id_ = id;
+  if (id == 0) {
+    PLEXUS_TRY(fresh, MemoryServer::new_id());
+    memory.id_ = fresh;
   }
   const Mark mark{kMagic, memory.id_};
   std::memcpy(memory.mapping_, &mark, sizeof(mark));

@@ -273,9 +273,7 @@ StallVerdict judge(const StallAsker& asker, const StatusSummary& summary) {
     verdict.ranks.push_back(status.rank);
   }
   const RankStatus& first = suspects.examples.front();
-  verdict.is_guess =
-      suspects.cause == StallCause::kSlow ||
-      (suspects.cause == StallCause::kLink && first.lost_to < 0 && first.held_up.empty());
+  verdict.is_guess = !is_proof(suspects.cause) && first.lost_to < 0 && first.held_up.empty();
   std::string link;
   if (first.lost_to >= 0) {
     const RankStatus* const receiver = summary.find(first.lost_to);

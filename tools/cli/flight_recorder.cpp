@@ -14,24 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Which processes the ranks of a communicator are: "host:pid", or "" if there is one process.
-using Members = std::vector<std::string>;
-
-/// Which of the ranks of its process a rank is.
-int place_in_process(const Members& members, int rank) {
-  const auto end = members.begin() + rank;
-  return static_cast<int>(std::count(members.begin(), end, members[static_cast<size_t>(rank)]));
-}
-
-/// The rank of the job that is the `place`-th of a process; -1: there is none.
-int rank_of(const Members& job, const std::string& process, int place) {
-  for (size_t rank = 0; rank < job.size(); ++rank) {
-    if (job[rank] == process && place-- == 0) {
-      return static_cast<int>(rank);
-    }
-  }
-  return -1;
-}
+/// The ranks of the job, by process: "host:pid", or "" if there is one process.
+using JobRanks = std::map<std::string, std::vector<int>>;
 
 const char* torch_type(const std::string& name) {
   constexpr std::array<std::pair<const char*, const char*>, 12> kTypes = {{
@@ -107,23 +91,25 @@ json make_entry(const json& call, const Group& group, uint64_t place) {
           {"frames", json::array()}};
 }
 
-/// The ranks of the job in a communicator; empty: some are not in the job.
-std::vector<int> ranks_in_job(const Members& members, const Members& job) {
+/// The ranks of the job in a communicator; empty: some are not in the job. The n-th of a process is
+/// its n-th in the job.
+std::vector<int> ranks_in_job(const std::vector<std::string>& members, const JobRanks& job) {
+  std::map<std::string, size_t> found;  // ranks of each process
   std::vector<int> ranks;
-  for (size_t rank = 0; rank < members.size(); ++rank) {
-    const int place = place_in_process(members, static_cast<int>(rank));
-    ranks.push_back(rank_of(job, members[rank], place));
-    if (ranks.back() < 0) {
+  for (const std::string& process : members) {
+    const auto known = job.find(process);
+    const size_t place = found[process]++;
+    if (known == job.end() || place >= known->second.size()) {
       return {};
     }
+    ranks.push_back(known->second[place]);
   }
   return ranks;
 }
 
 /// Adds a rank's calls in one communicator to its record.
-void add_calls(const json& rank, const Members& job, std::map<int, json>& records) {
-  const Members members = rank.at("members");
-  const std::vector<int> ranks = ranks_in_job(members, job);
+void add_calls(const json& rank, const JobRanks& job, std::map<int, json>& records) {
+  const std::vector<int> ranks = ranks_in_job(rank.at("members"), job);
   const auto own = rank.at("rank").get<size_t>();
   if (ranks.empty() || own >= ranks.size()) {
     return;
@@ -197,13 +183,17 @@ void put_value(std::string& bytes, const json& value) {
 
 Result<std::map<int, json>> make_flight_records(const std::vector<json>& answers) {
   try {
-    Members job;
+    std::vector<std::string> members;  // of the largest communicator
     for (const json& answer : answers) {
       for (const json& rank : answer.at("ranks")) {
-        if (rank.at("members").size() > job.size()) {
-          job = rank.at("members").get<Members>();
+        if (rank.at("members").size() > members.size()) {
+          members = rank.at("members").get<std::vector<std::string>>();
         }
       }
+    }
+    JobRanks job;
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      job[members[rank]].push_back(static_cast<int>(rank));
     }
     std::map<int, json> records;
     for (const json& answer : answers) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/memory/offered_pieces.hpp"
 
-#include <cerrno>
-#include <cstring>
-#include <sys/random.h>
 #include <utility>
 
 #include "core/os/memory_server.hpp"
@@ -12,10 +9,7 @@ namespace plexus {
 
 Result<std::unique_ptr<OfferedPieces>> OfferedPieces::offer(
     std::unique_ptr<PieceDescriptors> exported) {
-  uint64_t first_id = 0;
-  if (getrandom(&first_id, sizeof(first_id), 0) != sizeof(first_id)) {
-    return fail(Code::kSystemError, "getrandom failed: {}", std::strerror(errno));
-  }
+  PLEXUS_TRY(first_id, MemoryServer::new_id());
   MemoryServer::instance().start();
   return std::unique_ptr<OfferedPieces>(new OfferedPieces(std::move(exported), first_id));
 }

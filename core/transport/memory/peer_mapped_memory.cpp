@@ -147,7 +147,7 @@ bool PeerMappedMemory::is_registered(const std::byte* address, size_t size_bytes
 }
 
 Result<void> PeerMappedMemory::offer(int peer, Mapped& mapped) {
-  if (!mapped.readers.emplace(peer, Reader{}).second) {
+  if (!mapped.readers.try_emplace(peer).second) {
     return ok();
   }
   return post(*options_.exchange, peer, mapped.offer);
