@@ -62,6 +62,15 @@ class GathersTest : public testing::Test {
                       .tag = kNumber,
                       .payload = encode(Error(code, "init waits", "file", 1))});
   }
+  /// From the process below or above.
+  void take_missing(const std::vector<MissingRank>& missing) {
+    ASSERT_TRUE(gathers_
+                    .take_missing(group(), {.type = MessageType::kMissing,
+                                            .group = kWorld,
+                                            .tag = kNumber,
+                                            .payload = encode(missing)})
+                    .has_value());
+  }
   /// To whom messages of this type went.
   std::vector<uint32_t> receivers(MessageType type) const {
     std::vector<uint32_t> processes;
@@ -139,13 +148,7 @@ TEST_F(GathersTest, TheRootNamesWhoHasNotContributed) {
   ASSERT_TRUE(contribute_from(1, {1}).has_value());
   inquire(Code::kTimeout);
   EXPECT_THAT(receivers(MessageType::kMissingQuery), ElementsAre(2));
-  const std::vector<MissingRank> missing = {{.rank = 2, .why = "it sleeps"}};
-  ASSERT_TRUE(gathers_
-                  .take_missing(group(), {.type = MessageType::kMissing,
-                                          .group = kWorld,
-                                          .tag = kNumber,
-                                          .payload = encode(missing)})
-                  .has_value());
+  take_missing({{.rank = 2, .why = "it sleeps"}});
   gathers_.conclude(kWorld, group());
   ASSERT_EQ(failures_.size(), 1U);
   EXPECT_EQ(failures_[0], "still waiting for rank 2 (node:102) [it sleeps]: init waits");
@@ -217,24 +220,16 @@ TEST_F(GathersBelowTest, AnswersWhoIsMissingToItsParentAlone) {
 }
 
 TEST_F(GathersBelowTest, PassesOnWhoIsMissingIfItIsOfTheGroup) {
-  const auto take = [&](std::vector<MissingRank> missing) {
-    ASSERT_TRUE(gathers_
-                    .take_missing(group(), {.type = MessageType::kMissing,
-                                            .group = kWorld,
-                                            .tag = kNumber,
-                                            .payload = encode(missing)})
-                    .has_value());
-  };
-  take({{.rank = 3, .why = ""}});
+  take_missing({{.rank = 3, .why = ""}});
   EXPECT_TRUE(sent_.empty());
-  take({{.rank = 3, .why = ""}, {.rank = 2, .why = "late"}});
+  take_missing({{.rank = 3, .why = ""}, {.rank = 2, .why = "late"}});
   ASSERT_THAT(receivers(MessageType::kMissing), ElementsAre(0));
   const auto passed = decode_missing(sent_[0].second.payload).value();
   ASSERT_EQ(passed.size(), 1U);
   EXPECT_EQ(passed[0].rank, 2U);
   EXPECT_EQ(passed[0].why, "late");
   sent_.clear();
-  take(std::vector<MissingRank>(17, {.rank = 2, .why = ""}));
+  take_missing(std::vector<MissingRank>(17, {.rank = 2, .why = ""}));
   EXPECT_EQ(decode_missing(sent_[0].second.payload).value().size(), 16U);
 }
 
